@@ -23,6 +23,7 @@ mod revisions;
 mod same;
 mod soak;
 mod surface;
+mod together;
 mod upstream;
 mod watch;
 
@@ -120,6 +121,7 @@ on_every_server!(
         a_gate_joins_the_sources_of_a_key,
         a_gate_finds_the_client_behind_a_trusted_proxy,
         a_batch_keeps_its_order,
+        checks_are_granted_together_or_not_at_all,
         keys_and_policies_are_counted_apart,
         a_peek_changes_nothing,
         nobody_gets_in_without_the_token,

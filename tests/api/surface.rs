@@ -136,6 +136,36 @@ pub fn a_batch_keeps_its_order(served: &Served) {
     assert_eq!(seen, expected);
 }
 
+pub fn checks_are_granted_together_or_not_at_all(served: &Served) {
+    let ask = |checks: &[(&str, &str, u64)]| {
+        let check = |(policy, key, cost): &(&str, &str, u64)| json!({ "policy": policy, "key": key, "cost": cost });
+        let checks: Vec<_> = checks.iter().map(check).collect();
+        let body = json!({ "checks": checks, "all_or_nothing": true });
+        let reply = served.api.post("/v1/check", body.to_string());
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let decisions = reply.get("decisions");
+        let each = decisions.as_array().unwrap().iter();
+        let each =
+            each.map(|one| (one["allowed"].as_bool().unwrap(), one.get("returned").cloned()));
+        (reply.get("allowed").as_bool().unwrap(), each.collect::<Vec<_>>())
+    };
+    assert_eq!(ask(&[("open", "t", 2), ("day", "t", 2)]), (true, vec![(true, None), (true, None)]));
+    let returned = Some(json!(true));
+    let refused = ask(&[("open", "t", 3), ("jobs", "t", 1), ("day", "t", 2), ("open", "u", 1)]);
+    assert_eq!(refused, (false, vec![(true, returned.clone()), (true, returned), (false, None)]));
+    for (policy, key, remaining) in
+        [("open", "t", 3), ("day", "t", 1), ("jobs", "t", 2), ("open", "u", 5)]
+    {
+        assert_eq!(
+            served.api.check(policy, key, 0, None).get("remaining"),
+            remaining,
+            "{policy} {key}"
+        );
+    }
+    let nine = json!({ "checks": vec![json!({ "policy": "open", "key": "t" }); 9], "all_or_nothing": true });
+    assert_eq!(served.api.post("/v1/check", nine.to_string()).status, 400);
+}
+
 pub fn keys_and_policies_are_counted_apart(served: &Served) {
     for key in ["a", "a:b", ":a", "a\u{0}", "ключ", &"k".repeat(512), "../../x", "' OR 1=1 --"]
     {

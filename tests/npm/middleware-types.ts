@@ -2,7 +2,7 @@
 import { expectTypeOf } from "expect-type";
 import { Limiter } from "tidegate/toml";
 import preferred, { rateLimit as express } from "tidegate/express";
-import type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "tidegate/express";
+import type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "tidegate/express";
 import fastify from "tidegate/fastify";
 import { MemoryStore, rateLimit as fetched } from "tidegate/fetch";
 import { rateLimit as hono } from "tidegate/hono";
@@ -17,22 +17,26 @@ const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 5, pe
 const store: Store = new MemoryStore(limiter);
 
 expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
-  key?: (one: string, two: number) => string | number | undefined | Promise<string | number | undefined>;
+  key?: KeyOf<[one: string, two: number]> | readonly (KeyOf<[one: string, two: number]> | undefined)[];
   cost?: number | ((one: string, two: number) => number | undefined | Promise<number | undefined>);
   actual?: Terms;
   countIf?: CountIf;
   ifUnknown?: "estimate" | "seen";
   ip?: (one: string, two: number) => string | undefined;
   headers?: OlderHeaders;
-  store?: Store;
+  store?: Store | readonly (Store | undefined)[];
   onError?: (error: unknown) => void;
 }>();
 expectTypeOf<Store>().toEqualTypeOf<{
-  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean }): Promise<Admission>;
+  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<Admission>;
   renew(key: string, lease: string): Promise<boolean>;
   release(key: string, lease: string): Promise<void>;
   commit?(key: string, id: string, actual: number): Promise<void>;
+  giveBack?(key: string, admission: Admission): Promise<void>;
 }>();
+expectTypeOf<KeyOf<[one: string]>>().toEqualTypeOf<(one: string) => string | number | undefined | Promise<string | number | undefined>>();
+expectTypeOf<Limiters>().toEqualTypeOf<Limiter | readonly Limiter[]>();
+koa([limiter, limiter], { key: [undefined, (context) => context.user], store: [store, undefined] });
 const output: Term = { field: ["usage.output_tokens"], weight: 5, otherwise: 0 };
 koa(limiter, { actual: [10, output, { header: "x-used" }, { bytes: 4 }], countIf: { status: [401, "500-599"] }, ifUnknown: "seen" });
 koa(limiter, { countIf: { header: "x-login", value: "failed" } });
@@ -55,6 +59,8 @@ expectTypeOf(next(limiter, (request: Request) => new Response(request.url))).ret
 
 // @ts-expect-error a limiter is needed
 express({ limits: [] });
+// @ts-expect-error a list has limiters alone
+express([limiter, {}]);
 // @ts-expect-error there is no such form
 express(limiter, { headers: "draft-5" });
 // @ts-expect-error a term has a source

@@ -110,7 +110,7 @@ expectTypeOf<Span>().toEqualTypeOf<number | string>();
 // every call of a limiter
 
 type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "renew" | "release" | "budget" | "reserve" | "commit" | "refund" | "reset"
-  | "resetAll" | "set" | "block" | "report" | "dump" | "restore" | "update" | "limited" | "sweep" | "free" | "prepare" | "keyOf" | "admit";
+  | "resetAll" | "set" | "block" | "report" | "dump" | "restore" | "update" | "limited" | "sweep" | "free" | "prepare" | "keyOf" | "admit" | "giveBack";
 expectTypeOf<keyof Limiter>().toEqualTypeOf<Calls | "size" | "bytes" | "waiting" | typeof Symbol.dispose>();
 
 expectTypeOf<Omit<HeldAnswer, keyof Answer>>().toEqualTypeOf<{}>();
@@ -174,16 +174,19 @@ limiter.size = 5;
 
 // what middleware asks
 
-expectTypeOf(limiter.prepare).toEqualTypeOf<<T extends object>(options: T) => T>();
+expectTypeOf(limiter.prepare).toEqualTypeOf<<T extends object>(options: T, among?: { isLast: boolean }) => T>();
 expectTypeOf(limiter.keyOf).returns.toEqualTypeOf<string | Admission>();
 expectTypeOf(limiter.keyOf).toBeCallableWith({ header: () => undefined, query: "", ip: "192.0.2.1" });
-expectTypeOf(limiter.admit).toEqualTypeOf<(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean }) => Admission>();
+expectTypeOf(limiter.admit).toEqualTypeOf<(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }) => Admission>();
+expectTypeOf(limiter.giveBack).toEqualTypeOf<(key: string, admission: Admission) => void>();
 expectTypeOf<OlderHeaders>().toEqualTypeOf<"draft-6" | "draft-7" | "x-ratelimit">();
 expectTypeOf<Admission>().toEqualTypeOf<{
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly refusal?: { readonly status: number; readonly body: string };
   readonly lease?: { readonly name: string; readonly renewEveryUs: number };
   readonly reservation?: { readonly id: string; readonly units: number };
+  readonly grant?: { readonly atUs: number; readonly units: number };
+  readonly remaining?: number;
 }>();
 
 // grants

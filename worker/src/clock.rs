@@ -24,6 +24,11 @@ impl Clock {
         self.at = Micros(self.at.0.saturating_add(passed.0));
         self.at
     }
+
+    /// The last time, by both clocks.
+    pub(crate) const fn last(&self) -> (Timestamp, Micros) {
+        (self.last, self.at)
+    }
 }
 
 /// The time that `Date.now()` returned.

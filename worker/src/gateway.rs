@@ -66,7 +66,7 @@ impl Isolate {
         else {
             return Err(JsError::new("the request does not pass").into());
         };
-        let plain = pass.reservation.as_ref().is_some_and(|held| held.meter.seeks());
+        let plain = pass.reservations.iter().any(|held| held.meter.seeks());
         let held = Held::begin(&mut pass, hold);
         let (context, signal) = (Context::new(context), left(&request));
         match send(outgoing(&request, &pass, plain), &signal).await {
@@ -218,9 +218,10 @@ fn released(
             let through = stream_like(&answer)?;
             let writable = through.writable();
             context.wait_until(async move {
-                let piped = match held.meter() {
-                    Some(meter) => metered(&body, &writable, meter).await,
-                    None => JsFuture::from(body.pipe_to(&writable)).await.map(drop),
+                let mut meters = held.meters();
+                let piped = match meters.is_empty() {
+                    false => metered(&body, &writable, &mut meters).await,
+                    true => JsFuture::from(body.pipe_to(&writable)).await.map(drop),
                 };
                 let end = match piped {
                     Ok(()) => AnswerEnd::Whole,
@@ -243,18 +244,19 @@ fn released(
     Ok(response)
 }
 
-/// Carries the bytes of a body, of which a meter takes note.
+/// Carries the bytes of a body, of which meters take note.
 async fn metered(
     body: &ReadableStream,
     to: &WritableStream,
-    meter: &mut Meter,
+    meters: &mut [&mut Meter],
 ) -> Result<(), JsValue> {
     let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
     let writer = to.get_writer()?;
     loop {
         match next(&reader).await {
             Ok(Some(chunk)) => {
-                meter.push(&chunk.to_vec());
+                let bytes = chunk.to_vec();
+                meters.iter_mut().for_each(|meter| meter.push(&bytes));
                 if let Err(error) = JsFuture::from(writer.write_with_chunk(&chunk)).await {
                     drop(reader.cancel());
                     return Err(error);

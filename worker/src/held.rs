@@ -1,5 +1,5 @@
-//! What a request that passes holds until the exchange with the upstream has ended: a lease, which is renewed, and a reservation,
-//! which is then committed.
+//! What a request that passes holds until the exchange with the upstream has ended: leases, which are renewed, and reservations,
+//! which are then committed. Each policy that decided on the request may have one of both.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,47 +21,36 @@ const LONGEST_WAIT_MS: u64 = 600_000;
 /// The codings of bodies that the runtime decodes.
 const DECODED: [&str; 2] = ["gzip", "br"];
 
-/// A lease or a reservation, or both under one name.
+/// The leases and reservations of a request.
 pub(crate) struct Held {
-    lease: Option<Rc<Lease>>,
-    reservation: Option<Box<Reservation>>,
+    leases: Vec<Lease>,
+    reservations: Vec<Reservation>,
     hold: Function,
     has_answer: Rc<Cell<bool>>,
-    renewals: AbortHandle,
+    /// Of each lease.
+    renewals: Vec<AbortHandle>,
 }
 
 impl Held {
-    /// Holds what the request has, and renews its lease from now on. `hold` is that of `Isolate.forward`. `None` if it has nothing.
+    /// Holds what the request has, and renews its leases from now on. `hold` is that of `Isolate.forward`. `None` if it has nothing.
     pub(crate) fn begin(pass: &mut Pass, hold: Function) -> Option<Self> {
-        let (lease, reservation) = (pass.lease.take().map(Rc::new), pass.reservation.take());
-        let has_answer = Rc::new(Cell::new(false));
-        let (own, answered, call) = (lease.clone(), Rc::clone(&has_answer), hold.clone());
-        let (renewals, handle) = abortable(async move {
-            let Some(own) = own else { return };
-            let every = Duration::from_micros(own.renew_every.0).max(Duration::from_millis(1));
-            let began = now_ms();
-            loop {
-                Delay::from(every).await;
-                if answered.get() || now_ms().saturating_sub(began) < LONGEST_WAIT_MS {
-                    let Lease { policy, key, name, .. } = &*own;
-                    drop(call_hold(&call, true, [policy, key, name], None)); // the next renewal does not wait for this one
-                }
-            }
-        });
-        match (&lease, &reservation) {
-            (None, None) => return None,
-            (None, Some(_)) => {}
-            (Some(_), _) => spawn_local(renewals.map(|_: Result<(), _>| ())),
+        let (leases, reservations) =
+            (std::mem::take(&mut pass.leases), std::mem::take(&mut pass.reservations));
+        if leases.is_empty() && reservations.is_empty() {
+            return None;
         }
-        Some(Self { lease, reservation, hold, has_answer, renewals: handle })
+        let has_answer = Rc::new(Cell::new(false));
+        let renewals =
+            leases.iter().map(|lease| renew(lease.clone(), &hold, &has_answer)).collect();
+        Some(Self { leases, reservations, hold, has_answer, renewals })
     }
 
     /// Takes note that the answer has begun.
     pub(crate) fn answered(&mut self, answer: &Response) {
         self.has_answer.set(true);
-        if let Some(reservation) = &mut self.reservation {
+        for Reservation { meter, .. } in &mut self.reservations {
             let headers = answer.headers();
-            reservation.meter.answered(answer.status(), &|name| {
+            meter.answered(answer.status(), &|name| {
                 let value = headers.get(name).ok().flatten()?;
                 // the runtime itself decodes these
                 (name != "content-encoding" || !DECODED.contains(&&*value)).then_some(value)
@@ -69,35 +58,53 @@ impl Held {
         }
     }
 
-    /// The meter, if it reads the body of the answer.
-    pub(crate) fn meter(&mut self) -> Option<&mut Meter> {
-        let meter = self.reservation.as_mut().map(|reservation| &mut reservation.meter);
-        meter.filter(|meter| meter.reads())
+    /// The meters that read the body of the answer.
+    pub(crate) fn meters(&mut self) -> Vec<&mut Meter> {
+        let meters = self.reservations.iter_mut().map(|reservation| &mut reservation.meter);
+        meters.filter(|meter| meter.reads()).collect()
     }
 
-    /// Ends the renewals, commits the reservation, and releases the lease.
+    /// Ends the renewals, commits the reservations, and releases the leases.
     pub(crate) async fn end(mut self, end: AnswerEnd) {
-        self.renewals.abort();
-        let ended = match (self.reservation.take(), &self.lease) {
-            (Some(reservation), _) => {
-                let Reservation { policy, key, id, meter } = *reservation;
-                call_hold(&self.hold, false, [&policy, &key, &id], Some(meter.finish(end)))
-            }
-            (None, Some(lease)) => {
-                call_hold(&self.hold, false, [&lease.policy, &lease.key, &lease.name], None)
-            }
-            (None, None) => None,
-        };
-        if let Some(ended) = ended {
-            let _ = JsFuture::from(ended).await; // a failure is in the log
+        self.renewals.iter().for_each(AbortHandle::abort);
+        let mut ended = Vec::new();
+        for Reservation { policy, key, id, meter } in std::mem::take(&mut self.reservations) {
+            // a commit releases the lease of the same name
+            self.leases.retain(|lease| lease.policy != policy || lease.name != id);
+            let units = Some(meter.finish(end));
+            ended.extend(call_hold(&self.hold, false, [&policy, &key, &id], units));
+        }
+        for Lease { policy, key, name, .. } in &self.leases {
+            ended.extend(call_hold(&self.hold, false, [policy, key, name], None));
+        }
+        for one in ended {
+            let _ = JsFuture::from(one).await; // a failure is in the log
         }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.renewals.abort(); // without an end the lease expires, and the reservation ends by itself
+        self.renewals.iter().for_each(AbortHandle::abort); // without an end leases expire, and reservations end by themselves
     }
+}
+
+/// Renews a lease from now on, until it is aborted.
+fn renew(lease: Lease, hold: &Function, has_answer: &Rc<Cell<bool>>) -> AbortHandle {
+    let (hold, has_answer) = (hold.clone(), Rc::clone(has_answer));
+    let (renewals, handle) = abortable(async move {
+        let Lease { policy, key, name, renew_every } = &lease;
+        let every = Duration::from_micros(renew_every.0).max(Duration::from_millis(1));
+        let began = now_ms();
+        loop {
+            Delay::from(every).await;
+            if has_answer.get() || now_ms().saturating_sub(began) < LONGEST_WAIT_MS {
+                drop(call_hold(&hold, true, [policy, key, name], None)); // the next renewal does not wait for this one
+            }
+        }
+    });
+    spawn_local(renewals.map(|_: Result<(), _>| ()));
+    handle
 }
 
 fn call_hold(

@@ -67,11 +67,12 @@ pub(crate) struct Running {
     in_force: Rc<InForce>,
     pub(crate) exchange: Exchange,
     began: Micros,
-    /// The outcomes of its checks, and how many are missing.
+    /// The outcomes of the checks that are being decided, and how many are missing.
     outcomes: Vec<Option<Outcome>>,
     missing: usize,
-    /// When its checks were asked for.
-    asked: Micros,
+    /// When its first checks were asked for, and when the last answer of an object came.
+    asked: Option<Micros>,
+    answered: Option<Micros>,
     /// The checks that were counted, by policy and outcome: how many, and their cost.
     events: BTreeMap<(String, &'static str), (u32, u64)>,
     pub(crate) end: Option<End>,
@@ -153,7 +154,8 @@ impl Node {
             began: at,
             outcomes: Vec::new(),
             missing: 0,
-            asked: at,
+            asked: None,
+            answered: None,
             events: BTreeMap::new(),
             end: None,
             go_on: None,
@@ -202,27 +204,32 @@ impl Node {
         }
     }
 
-    /// Decides the checks of an exchange, or asks the objects about them.
+    /// Decides the checks of an exchange, or asks the objects about them. Where several policies decide, the checks of the next one
+    /// follow at once, until the exchange ends or an object must answer.
     fn decide(&mut self, id: u32, now: Timestamp, at: Micros) {
         let Self { exchanges, asks, in_force, trusts_caller_time, .. } = self;
         let Some(running) = exchanges.get_mut(&id) else { return };
-        let Step::Decide(checks) = running.exchange.step() else { return };
-        let mut ask = |(place, check): (usize, &Check)| {
-            let (operation, now_given) = match trusts_caller_time {
-                true => (check.operation_with_draw(), check.caller_time()),
-                false => (check.operation(), None),
+        while running.end.is_none()
+            && let Step::Decide(checks) = running.exchange.step()
+        {
+            let mut ask = |(place, check): (usize, &Check)| {
+                let (operation, now_given) = match trusts_caller_time {
+                    true => (check.operation_with_draw(), check.caller_time()),
+                    false => (check.operation(), None),
+                };
+                let (resolved, token) = (check.resolved().clone(), Some((id, place)));
+                let asked = Outgoing { resolved, operation, now: now_given, at, token };
+                let answer = asks.ask(asked, now)?;
+                answer.kind().into_iter().for_each(|kind| in_force.answers.count(kind));
+                Some(Outcome::Decided(answer.verdict()))
             };
-            let (resolved, token) = (check.resolved().clone(), Some((id, place)));
-            let asked = Outgoing { resolved, operation, now: now_given, at, token };
-            let answer = asks.ask(asked, now)?;
-            answer.kind().into_iter().for_each(|kind| in_force.answers.count(kind));
-            Some(Outcome::Decided(answer.verdict()))
-        };
-        running.outcomes = checks.iter().enumerate().map(&mut ask).collect();
-        running.missing = running.outcomes.iter().filter(|outcome| outcome.is_none()).count();
-        running.asked = at;
-        if running.missing == 0 {
-            running.decided(None);
+            running.outcomes = checks.iter().enumerate().map(&mut ask).collect();
+            running.missing = running.outcomes.iter().filter(|outcome| outcome.is_none()).count();
+            running.asked.get_or_insert(at);
+            if running.missing > 0 {
+                return;
+            }
+            running.decided();
         }
     }
 
@@ -299,17 +306,23 @@ impl Node {
         let Some(empty @ None) = running.outcomes.get_mut(place) else { return };
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
-        if running.missing == 0 {
-            running.decided(Some(answered));
-            running.wake();
+        running.answered = Some(answered);
+        if running.missing > 0 {
+            return;
+        }
+        running.decided();
+        running.wake(); // also to send what the next policy is asked
+        if running.end.is_none() {
+            let (now, at) = self.clock.last();
+            self.decide(id, now, at);
         }
     }
 }
 
 impl Running {
-    /// Ends the exchange once all its checks have outcomes. `answered` is the time at which the last answer of an object came.
-    fn decided(&mut self, answered: Option<Micros>) {
-        let Self { in_force, exchange, outcomes, asked, events, .. } = self;
+    /// Goes on once all checks that were being decided have outcomes, to the end or to the checks of the next policy.
+    fn decided(&mut self) {
+        let Self { in_force, exchange, outcomes, asked, answered, events, .. } = self;
         let outcomes: Vec<Outcome> = outcomes.drain(..).flatten().collect();
         if let Step::Decide(checks) = exchange.step() {
             for (check, outcome) in checks.iter().zip(&outcomes) {
@@ -329,7 +342,8 @@ impl Running {
         exchange.decided(outcomes);
         if let Step::Done(mut served) = exchange.step() {
             if in_force.telemetry.timing {
-                let took = answered.map(|answered| Micros(answered.0.saturating_sub(asked.0)));
+                let took = answered.zip(*asked);
+                let took = took.map(|(answered, asked)| Micros(answered.0.saturating_sub(asked.0)));
                 served.headers_mut().push(("server-timing", timing(took)));
             }
             self.end = Some(End::Served(served));

@@ -51,9 +51,9 @@ pub use limit::{
 };
 pub use policy::{
     Cost, CountIf, FieldPath, Gateway, Idempotency, IfUnknown, JoinedSources, Jwt, KeySource,
-    Metering, Network, OnError, Path, Placement, Policies, Policy, PolicyError, Reservations,
-    Resolved, Route, Rule, SignatureAlgorithm, Sum, Summed, Term, TermSource, TimedOverride,
-    TimedPolicies, TwoRoutes, is_authority,
+    MAX_POLICIES, Metering, Network, OnError, Path, Placement, Policies, Policy, PolicyError,
+    Reservations, Resolved, Route, RoutePolicy, Rule, SignatureAlgorithm, Sum, Summed, Term,
+    TermSource, TimedOverride, TimedPolicies, TwoRoutes, is_authority,
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{

@@ -6,9 +6,10 @@ pub(crate) mod json;
 pub(crate) mod page;
 pub(crate) mod problem;
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 
-use tidegate_gate::{Asked, Limits, OnError, Policy, Softness, Verdict};
+use tidegate_gate::{Asked, Limits, NamedLimit, OnError, Policy, Softness, Verdict};
 
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +25,29 @@ pub enum Outcome {
 pub(crate) struct CheckResult<'a> {
     pub(crate) asked: &'a Asked,
     pub(crate) outcome: &'a Outcome,
+    /// Whether other policies decide on the request too, so that names of limits need the policy's name.
+    pub(crate) is_one_of_several: bool,
 }
 
 impl CheckResult<'_> {
     pub(crate) fn policy(&self) -> &Policy {
         self.asked.resolved().policy()
+    }
+
+    /// The name of the policy, if other policies decide on the request too.
+    pub(crate) fn name_among_others(&self) -> Option<&str> {
+        self.is_one_of_several.then(|| self.policy().name())
+    }
+
+    /// The name of a limit for the client. Among several policies it is `policy/limit`, because two of them may have limits of one
+    /// name. An only limit may have the policy's name, which is enough then.
+    pub(crate) fn name_of<'n>(&self, limit: &'n NamedLimit) -> Cow<'n, str> {
+        match self.name_among_others() {
+            Some(policy) if policy != limit.name => {
+                Cow::Owned(alloc::format!("{policy}/{}", limit.name))
+            }
+            _ => Cow::Borrowed(&limit.name),
+        }
     }
 
     /// The limits on the key; `None` if the key is listed.
@@ -56,5 +75,5 @@ impl CheckResult<'_> {
 #[must_use]
 pub fn operation_json(asked: &Asked, verdict: Verdict) -> String {
     let outcome = &Outcome::Decided(asked.said(verdict));
-    forms::single(&CheckResult { asked, outcome })
+    forms::single(&CheckResult { asked, outcome, is_one_of_several: false })
 }

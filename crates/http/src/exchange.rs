@@ -8,7 +8,6 @@ use core::convert::identity;
 use tidegate_gate::{Chance, Policy};
 
 use crate::answer::Outcome;
-use crate::answer::headers::OlderForm;
 use crate::answer::page;
 use crate::answer::problem::internal_error;
 use crate::api;
@@ -16,7 +15,7 @@ use crate::api::policies::PolicyCall;
 use crate::gateway::{self, Begun};
 use crate::head::{BodyError, Head, NoKeys};
 use crate::key::token::Verify;
-use crate::plan::{Check, Keyless};
+use crate::plan::{Check, Keyed, Keyless};
 use crate::response::Response;
 use crate::served::Served;
 use crate::state::{Server, State};
@@ -31,7 +30,9 @@ pub enum Step<'e> {
     Copy,
     /// Verify the signature of a token, and call [`Exchange::verified`].
     Verify(&'e Verify),
-    /// Decide these checks in a store, and call [`Exchange::decided`]. Checks on one key are decided in their order.
+    /// Decide these checks in a store, and call [`Exchange::decided`]. Checks on one key are decided in their order. Where several
+    /// policies decide on a request, the step comes once for each, once before to look at all of them where that spares units, and once
+    /// after to give back what was granted if one refuses.
     Decide(&'e [Check]),
     /// Let [`Revisions::handle`](crate::Revisions::handle) answer this call, where the revisions are kept, and call
     /// [`Exchange::changed`].
@@ -75,20 +76,10 @@ impl Exchange {
         Self::begun(api::begin(server, head, random))
     }
 
-    /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream. Without
-    /// a cost, the request has the cost of the policy, whatever its headers say. The header fields have the older form, if there
-    /// is one. If it reserves, the cost is an estimate.
+    /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream.
     #[must_use]
-    pub fn of_key(
-        policy: &Arc<Policy>,
-        key: &str,
-        cost: Option<u64>,
-        form: Option<OlderForm>,
-        reserves: bool,
-        random: Chance<'_>,
-    ) -> Self {
-        let keyless = Keyless::of_middleware(policy, cost, form, reserves);
-        Self::begun(keyless.plan(Some(key), random).map(State::Decide))
+    pub fn of_key(policy: &Arc<Policy>, asked: &Keyed<'_>, random: Chance<'_>) -> Self {
+        Self::begun(Keyless::of_middleware(policy, asked).plan(Some(asked.key), random))
     }
 
     fn begun(state: Result<State, Response>) -> Self {
@@ -107,6 +98,7 @@ impl Exchange {
             State::Copy(..) => Step::Copy,
             State::Verify(verify, ..) => Step::Verify(verify),
             State::Decide(plan) => Step::Decide(&plan.checks),
+            State::Several(several) => Step::Decide(several.checks()),
             State::Change(call) => Step::Change(call),
             State::Done(_) | State::Ended => {
                 let twice = internal_error("the request was answered before".to_string());
@@ -121,7 +113,7 @@ impl Exchange {
             State::Body(unread, policies) => unread.read(&policies, body, random).into(),
             State::Copy(key, mut keyless) => {
                 keyless.read(body);
-                keyless.plan(key.as_deref(), random).map(State::Decide).into()
+                keyless.plan(key.as_deref(), random).into()
             }
             other => other,
         });
@@ -144,6 +136,7 @@ impl Exchange {
     pub fn decided(&mut self, outcomes: Vec<Outcome>) {
         self.go_on(|state| match state {
             State::Decide(plan) => State::Done(plan.serve(outcomes)),
+            State::Several(several) => several.decided(outcomes),
             other => other,
         });
     }

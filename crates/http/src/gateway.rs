@@ -1,7 +1,7 @@
 //! The gateway: requests that pass to an upstream by a route of the policy file.
 //!
 //! An adapter adds the I/O: it sends a request that passes to the upstream, adds [`Pass::headers`] to the answer, and holds
-//! [`Pass::lease`] until the answer has ended.
+//! [`Pass::leases`] until the answer has ended.
 
 mod cross_origin;
 mod target;
@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_gate::{Chance, Policies, Quoted, Route};
+use tidegate_gate::{Chance, Policies, Policy, Quoted, Route};
 
 use crate::answer::page;
 use crate::answer::problem::Problem;
@@ -54,7 +54,7 @@ fn find<'p>(policies: &'p Policies, head: &Head<'_>) -> Result<&'p Route, Respon
     })
 }
 
-/// Finds the key of a request of this route. `fields` are those of the gateway's own answer.
+/// Finds the keys of a request of this route. `fields` are those of the gateway's own answer.
 fn by(
     route: &Route,
     policies: &Policies,
@@ -71,11 +71,12 @@ fn by(
     let headers = cross_origin::of_passed(route);
     let pass = Pass { url, client, headers, own_fields: fields.to_vec(), ..Pass::default() };
     let is_free = || !route.counts_preflights() && cross_origin::preflight(head).is_some();
-    let Some(policy) = route.policy().filter(|_| !is_free()) else {
+    let Some(policies) = route.policies().split_first().filter(|_| !is_free()) else {
         return Ok(State::Done(Served::Pass(pass)));
     };
-    let keyless = Keyless::of_route(policy, route, head, Box::new(pass));
-    State::of_key(key::find(gateway, policy, head), keyless, random)
+    let found = |policy: &Policy| key::find(gateway, policy, head);
+    let keyless = Keyless::of_route(policies, route, head, Box::new(pass), found);
+    State::of_key(found(policies.0.policy()), keyless, random)
 }
 
 /// The response to a request whose upstream did not answer. `accept` is the header `Accept` of the request, and `fields` are

@@ -6,6 +6,9 @@
 //! [`Exchange::body`] after [`Step::Body`] and [`Step::Copy`], [`Exchange::verified`] after [`Step::Verify`], [`Exchange::decided`] after
 //! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`]. Never hand in anything else, and take [`Step::Done`] once.**
 //!
+//! [`Step::Decide`] may come several times, and so may [`Step::Verify`]: where several policies decide on a request, each is asked in
+//! a step of its own. A first step may peek at all of them, and if one refuses, a last step gives back what the others granted.
+//!
 //! An exchange waits for nothing by itself: it has no future and no callback, it reads no clock and draws no random number.
 //! An adapter may wait between two steps as long as it likes, on any runtime. An input that no step asked for is ignored.
 //!
@@ -85,6 +88,7 @@ mod metrics;
 mod plan;
 mod response;
 mod served;
+mod several;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -106,7 +110,7 @@ pub use key::{key_headers, key_of};
 pub use log::{Log, LogSecret};
 pub use meter::{AnswerEnd, Meter};
 pub use metrics::{Counted, Metrics};
-pub use plan::Check;
+pub use plan::{Check, Keyed};
 pub use response::Response;
 pub use served::{Lease, Pass, Reservation, Served};
 pub use state::Server;

@@ -1,22 +1,26 @@
 //! The checks of a request, and what becomes of the request by their outcomes.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_gate::{
     Ask, Asked, Bounded, Chance, CheckForm, Draw, Effect, Kind, Metering, Operation, Policy,
-    ReserveForm, Resolved, Route, Timestamp,
+    ReserveForm, Resolved, Route, RoutePolicy, Timestamp,
 };
 
 use crate::answer::headers::OlderForm;
 use crate::answer::problem::{self, Problem, answer_json, internal_error, invalid_request};
 use crate::answer::{CheckResult, Outcome, forms, headers};
 use crate::head::{BodyError, Head};
+use crate::key::FoundKey;
 use crate::meter::Estimate;
 use crate::response::Response;
 use crate::served::{Lease, Pass, Reservation, Served};
+use crate::several::Several;
+use crate::state::State;
 
 /// The checks to decide, and the form of the answer.
 #[derive(Clone, Debug)]
@@ -41,59 +45,123 @@ pub(crate) enum Form {
     Single,
     /// Several checks in JSON.
     Batch,
+    /// Several checks in JSON, which are decided one after another.
+    AllOrNothing,
     /// A status and header fields.
     Gate,
     /// The request passes, with the header fields in this form, or gets a refusal.
-    Pass(Box<Pass>, Option<OlderForm>),
+    Pass(Box<Pass>, FieldForm),
 }
 
-/// A request that lacks only its key.
+/// The form of the fields about limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldForm {
+    older: Option<OlderForm>,
+    is_one_of_several: bool,
+}
+
+/// A request that lacks only its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Keyless {
+    /// What the request asks of the policy whose key comes next.
+    wants: Wants,
+    form: Form,
+    metering: Option<Arc<Metering>>,
+    /// In place of the cost, of what is reserved.
+    estimate: Option<Estimate>,
+    /// What the request asks of other policies; `None` if there are none.
+    others: Option<Box<Others>>,
+}
+
+/// A request whose policy and key are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keyed<'k> {
+    /// The key.
+    pub key: &'k str,
+    /// The cost, whatever the headers of the request say; `None` for that of the policy.
+    pub cost: Option<u64>,
+    /// The form of the header fields; `None` for the newest.
+    pub form: Option<OlderForm>,
+    /// Whether the cost is an estimate, which the request reserves.
+    pub reserves: bool,
+    /// Whether other policies decide on the request too. Names of limits then begin with the name of the policy.
+    pub is_one_of_several: bool,
+}
+
+/// What a request asks of one policy.
+#[derive(Clone, Debug)]
+struct Wants {
     policy: Arc<Policy>,
     cost: u64,
     class: Option<String>,
-    form: Form,
-    metering: Option<Arc<Metering>>,
-    /// In place of the cost.
-    estimate: Option<Estimate>,
+    reserves: bool,
+}
+
+/// What a request asks of the policies beside the one whose key comes next, in the order in which they decide.
+#[derive(Clone, Debug)]
+struct Others {
+    /// Of those before it, with their keys.
+    keyed: Vec<(Wants, String)>,
+    /// Of those after it, with what the head of the request says of their keys.
+    unkeyed: VecDeque<(Wants, FoundKey)>,
 }
 
 impl Keyless {
     /// `GET /v1/gate`
     pub(crate) fn of_gate(policy: &Arc<Policy>, cost: u64, class: Option<String>) -> Self {
-        Self::new(policy, cost, class, Form::Gate)
+        let wants = Wants { policy: Arc::clone(policy), cost, class, reserves: false };
+        Self { wants, form: Form::Gate, metering: None, estimate: None, others: None }
     }
 
-    fn new(policy: &Arc<Policy>, cost: u64, class: Option<String>, form: Form) -> Self {
-        Self { policy: Arc::clone(policy), cost, class, form, metering: None, estimate: None }
-    }
-
-    /// A request that passes to an upstream by a route.
+    /// A request that passes to an upstream by a route. `found` finds its key under a policy.
     pub(crate) fn of_route(
-        policy: &Arc<Policy>,
+        (first, rest): (&RoutePolicy, &[RoutePolicy]),
         route: &Route,
         head: &Head<'_>,
         pass: Box<Pass>,
+        found: impl Fn(&Policy) -> FoundKey,
     ) -> Self {
-        let cost = route.cost().unwrap_or(policy.cost().stated());
-        let (class, form) = (route.class().map(String::from), Form::Pass(pass, None));
         let metering = route.metering().cloned();
         let estimate = metering.as_ref().and_then(|metering| Estimate::of(metering, head));
-        Self { metering, estimate, ..Self::new(policy, cost, class, form) }
+        let wants = |each: &RoutePolicy| {
+            let policy = each.policy();
+            Wants {
+                policy: Arc::clone(policy),
+                cost: route.cost().unwrap_or(policy.cost().stated()),
+                class: each.class().map(String::from),
+                reserves: metering.is_some() && policy.reservations().is_some(),
+            }
+        };
+        let others = (!rest.is_empty()).then(|| {
+            let unkeyed = rest.iter().map(|each| (wants(each), found(each.policy()))).collect();
+            Box::new(Others { keyed: Vec::new(), unkeyed })
+        });
+        Self {
+            wants: wants(first),
+            form: Form::Pass(pass, FieldForm::default()),
+            metering,
+            estimate,
+            others,
+        }
     }
 
     /// A request that passes to the rest of its process.
-    pub(crate) fn of_middleware(
-        policy: &Arc<Policy>,
-        cost: Option<u64>,
-        form: Option<OlderForm>,
-        reserves: bool,
-    ) -> Self {
-        let (cost, form) =
-            (cost.unwrap_or(policy.cost().stated()), Form::Pass(Box::default(), form));
+    pub(crate) fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
+        let Keyed { cost, form: older, reserves, is_one_of_several, .. } = *asked;
+        let cost = cost.unwrap_or(policy.cost().stated());
+        let wants = Wants { policy: Arc::clone(policy), cost, class: None, reserves };
         let metering = reserves.then(Arc::default); // the middleware has its own
-        Self { metering, ..Self::new(policy, cost, None, form) }
+        let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several });
+        Self { wants, form, metering, estimate: None, others: None }
+    }
+
+    /// Takes the key of the policy whose key comes next, if another policy follows. Returns what is known of that one's key, or
+    /// gives the key back.
+    pub(crate) fn next(&mut self, key: String) -> Result<FoundKey, String> {
+        let Some(others) = &mut self.others else { return Err(key) };
+        let Some((wants, found)) = others.unkeyed.pop_front() else { return Err(key) };
+        others.keyed.push((core::mem::replace(&mut self.wants, wants), key));
+        Ok(found)
     }
 
     /// Whether the cost depends on the body of the request.
@@ -108,26 +176,50 @@ impl Keyless {
         }
     }
 
-    pub(crate) fn plan(self, key: Option<&str>, random: Chance<'_>) -> Result<Plan, Response> {
-        let Self { policy, cost, class, form, metering, estimate } = self;
-        let Some(key) = key else { return Err(without_key(&policy, &form)) };
-        let cost = Some(Bounded::clamped(estimate.map_or(cost, |estimate| estimate.units())));
-        let ask = match metering {
-            Some(_) => Ask::Reserve(ReserveForm { cost, class, ..ReserveForm::default() }),
-            None => Ask::Check(CheckForm { cost, class, ..CheckForm::default() }),
-        };
-        let asked = ask.resolve(&policy, key, random);
-        let asked = asked.map_err(|error| problem::of(&error, ""))?;
-        if form == Form::Gate && asked.resolved().has(Kind::Lease) {
+    /// The checks of the request, given the last key.
+    pub(crate) fn plan(self, key: Option<&str>, random: Chance<'_>) -> Result<State, Response> {
+        let Self { wants, form, metering, estimate, others } = self;
+        let Some(key) = key else { return Err(without_key(&wants.policy, &form)) };
+        let estimate = estimate.map(|estimate| estimate.units());
+        if let Some(others) = others {
+            let mut checks = Vec::new();
+            for (wants, key) in others.keyed {
+                checks.push(wants.check(&key, estimate, random)?);
+            }
+            checks.push(wants.check(key, estimate, random)?);
+            return Ok(State::Several(Several::new(checks, form, metering)));
+        }
+        let check = wants.check(key, estimate, random)?;
+        if form == Form::Gate && check.asked.resolved().has(Kind::Lease) {
             // the answer has no body to name the lease in, so only its time to live would end it
-            let name = policy.name();
+            let name = check.asked.resolved().policy().name();
             let detail = alloc::format!(
                 "`policy`: expected a policy without leases, found {name:?}; nobody could release a lease \
                  that is acquired here, so use POST /v1/leases"
             );
             return Err(invalid_request(detail));
         }
-        Ok(Plan { checks: [Check { asked, now: None, draw: None }].into(), form, metering })
+        Ok(State::Decide(Plan { checks: [check].into(), form, metering }))
+    }
+}
+
+impl Wants {
+    fn check(
+        self,
+        key: &str,
+        estimate: Option<u64>,
+        random: Chance<'_>,
+    ) -> Result<Check, Response> {
+        let Self { policy, cost, class, reserves } = self;
+        let cost = estimate.filter(|_| reserves).unwrap_or(cost);
+        let cost = Some(Bounded::clamped(cost));
+        let ask = match reserves {
+            true => Ask::Reserve(ReserveForm { cost, class, ..ReserveForm::default() }),
+            false => Ask::Check(CheckForm { cost, class, ..CheckForm::default() }),
+        };
+        let asked = ask.resolve(&policy, key, random);
+        let asked = asked.map_err(|error| problem::of(&error, ""))?;
+        Ok(Check { asked, now: None, draw: None })
     }
 }
 
@@ -163,6 +255,23 @@ impl Check {
         }
     }
 
+    /// The operations that give back what the check was granted, in their order: of an [`Outcome`] that is not known, only the end
+    /// of a lease or reservation.
+    #[must_use]
+    pub fn undone(&self, outcome: &Outcome) -> Vec<Self> {
+        let verdict = match outcome {
+            Outcome::Decided(verdict) => Some(verdict),
+            Outcome::Unavailable(_) => None,
+        };
+        let undone = self.asked.undone(verdict).into_iter();
+        undone.map(|asked| Self { asked, now: self.now, draw: None }).collect()
+    }
+
+    /// The same check as a peek.
+    pub(crate) fn looked(&self) -> Self {
+        Self { asked: self.asked.looked(), ..self.clone() }
+    }
+
     /// The caller's own time, if it gave one. Only a test environment may use it.
     #[must_use]
     pub const fn caller_time(&self) -> Option<Timestamp> {
@@ -170,7 +279,7 @@ impl Check {
     }
 
     /// What the caller is told of an outcome.
-    fn said(&self, outcome: Outcome) -> Outcome {
+    pub(crate) fn said(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Decided(verdict) => Outcome::Decided(self.asked.said(verdict)),
             unavailable => unavailable,
@@ -193,11 +302,15 @@ impl Plan {
                           another request";
             return Served::Response(Problem::IdempotencyKeyReused.response(detail.to_string()));
         }
+        let is_one_of_several = matches!(&form, Form::Pass(_, form) if form.is_one_of_several);
         let results = checks.iter().zip(&outcomes);
-        let results: Vec<_> =
-            results.map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome }).collect();
+        let results: Vec<_> = results
+            .map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome, is_one_of_several })
+            .collect();
         match (form, results.as_slice()) {
-            (Form::Pass(pass, older), [result]) => pass_on(*pass, result, older, metering.as_ref()),
+            (Form::Pass(pass, form), [result]) => {
+                pass_on(*pass, result, form.older, metering.as_ref())
+            }
             (Form::Gate, [result]) => Served::Response(gate(result, None)),
             (Form::Single, [result]) => Served::Response(single(result)),
             (_, results) => Served::Response(answer_json(200, forms::batch(results))),
@@ -223,13 +336,13 @@ fn single(result: &CheckResult<'_>) -> Response {
     }
 }
 
-fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
+pub(crate) fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
     let mut response = match result.outcome {
         _ if result.passes() => problem::no_content(),
         Outcome::Decided(verdict) => {
-            problem::refused(result.limits(), verdict, headers::retry_after(result, verdict))
+            problem::refused(result, verdict, headers::retry_after(result, verdict))
         }
-        Outcome::Unavailable(reason) => Problem::ReducedCapacity.response(reason.clone()),
+        Outcome::Unavailable(reason) => problem::unavailable(result, reason.clone()),
     };
     if let Outcome::Decided(verdict) = result.outcome {
         headers::add(&mut response.headers, result, verdict, form);
@@ -248,9 +361,10 @@ fn pass_on(
     }
     if let Outcome::Decided(verdict) = result.outcome {
         headers::add(&mut pass.headers, result, verdict, form);
-        pass.lease = Lease::of(result.asked, verdict);
+        pass.leases.extend(Lease::of(result.asked, verdict));
     }
-    pass.reservation =
+    let reservation =
         metering.and_then(|metering| Reservation::of(metering, result.asked, result.outcome));
+    pass.reservations.extend(reservation);
     Served::Pass(pass)
 }

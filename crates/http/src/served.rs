@@ -1,6 +1,5 @@
 //! What becomes of a request.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,10 +30,11 @@ pub struct Pass {
     pub headers: Vec<(&'static str, String)>,
     /// The headers to add to the gateway's own answer, if the upstream gives none.
     pub own_fields: Vec<(&'static str, String)>,
-    /// The lease to hold until the exchange has ended.
-    pub lease: Option<Lease>,
-    /// The reservation to commit once the exchange has ended. The commit releases the lease, too.
-    pub reservation: Option<Box<Reservation>>,
+    /// The leases to hold until the exchange has ended: one of each policy that limits leases.
+    pub leases: Vec<Lease>,
+    /// The reservations to commit once the exchange has ended, each at what its own meter has read. A commit releases the lease
+    /// of the same policy, key and name, too.
+    pub reservations: Vec<Reservation>,
 }
 
 /// A reservation whose true cost the answer tells.
@@ -76,11 +76,7 @@ impl Served {
 impl Reservation {
     /// The reservation of a request that passes. A listed key has none, nor has a request that only the shadow lets pass. If the
     /// outcome is not known, it may have one.
-    pub(crate) fn of(
-        metering: &Arc<Metering>,
-        asked: &Asked,
-        outcome: &Outcome,
-    ) -> Option<Box<Self>> {
+    pub(crate) fn of(metering: &Arc<Metering>, asked: &Asked, outcome: &Outcome) -> Option<Self> {
         let units = match (outcome, asked.operation()) {
             (Outcome::Decided(Verdict { effect: Effect::Reserved { units, .. }, .. }), _) => *units,
             (Outcome::Unavailable(_), Operation::Decide(request)) if request.reserves() => {
@@ -90,7 +86,7 @@ impl Reservation {
         };
         let (resolved, id) = (asked.resolved(), asked.lease()?.into());
         let (policy, key) = (resolved.policy().name().into(), resolved.written_key().into());
-        Some(Box::new(Self { policy, key, id, meter: Meter::new(metering, units) }))
+        Some(Self { policy, key, id, meter: Meter::new(metering, units) })
     }
 }
 

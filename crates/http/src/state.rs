@@ -1,5 +1,6 @@
 //! Where an exchange stands: what it waits for, and what it needs then.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,9 +15,10 @@ use crate::api::policies::{PolicyCall, RevisionTag, UnreadChange};
 use crate::head::{BodyError, MAX_BODY_BYTES};
 use crate::key::FoundKey;
 use crate::key::token::Verify;
-use crate::plan::{Keyless, Plan};
+use crate::plan::{Form, Keyless, Plan};
 use crate::response::Response;
 use crate::served::Served;
+use crate::several::Several;
 
 /// What a server is when a request comes. A request is answered by it to its end, whatever is put in force meanwhile.
 #[derive(Clone, Copy)]
@@ -41,6 +43,8 @@ pub(crate) enum State {
     /// The key, and what its request costs once a copy of the body has come.
     Copy(Option<String>, Keyless),
     Decide(Plan),
+    /// Checks that are decided one after another.
+    Several(Box<Several>),
     Change(PolicyCall),
     Done(Served),
     Ended,
@@ -49,6 +53,17 @@ pub(crate) enum State {
 impl From<Result<Self, Response>> for State {
     fn from(begun: Result<Self, Response>) -> Self {
         begun.unwrap_or_else(|response| Self::Done(Served::Response(response)))
+    }
+}
+
+impl From<Plan> for State {
+    fn from(plan: Plan) -> Self {
+        match plan {
+            Plan { checks, form: form @ Form::AllOrNothing, metering } => {
+                Self::Several(Several::new(checks, form, metering))
+            }
+            plan => Self::Decide(plan),
+        }
     }
 }
 
@@ -69,7 +84,7 @@ impl Unread {
         let body = text_of(body)?;
         match self {
             Self::Call(call, key) => {
-                call.read(policies, &body, key.as_ref(), random).map(State::Decide)
+                call.read(policies, &body, key.as_ref(), random).map(State::from)
             }
             Self::Change(change) => change.read(body).map(State::Change),
         }
@@ -93,15 +108,21 @@ impl State {
 }
 
 impl State {
-    /// Goes on to the checks of a request with this key, or first to the body on which its cost depends.
+    /// Goes on to the checks of a request with this key, or first to the key of the next policy or to the body on which its cost
+    /// depends.
     pub(crate) fn known(
         key: Option<String>,
-        keyless: Keyless,
+        mut keyless: Keyless,
         random: Chance<'_>,
     ) -> Result<Self, Response> {
+        let key = match key.map(|key| keyless.next(key)) {
+            Some(Ok(found)) => return Self::of_key(found, keyless, random),
+            Some(Err(last)) => Some(last),
+            None => None,
+        };
         match key.is_some() && keyless.reads_body() {
             true => Ok(Self::Copy(key, keyless)),
-            false => keyless.plan(key.as_deref(), random).map(Self::Decide),
+            false => keyless.plan(key.as_deref(), random),
         }
     }
 }

@@ -50,6 +50,7 @@ export function readAdmission(text) {
   const fields = new Fields(text);
   const [status, body, name, renewEveryUs] = [fields.number(), fields.text(), fields.text(), fields.number()];
   const [id, units] = [fields.text(), fields.number()];
+  const [atUs, granted, remaining] = [fields.number(), fields.number(), fields.number()];
   /** @type {[name: string, value: string][]} */
   const headers = Array.from({ length: fields.number() }, () => [fields.text(), fields.text()]);
   return {
@@ -57,6 +58,8 @@ export function readAdmission(text) {
     refusal: status === 0 ? undefined : { status, body },
     lease: name === "" ? undefined : { name, renewEveryUs },
     reservation: id === "" ? undefined : { id, units },
+    grant: granted === 0 ? undefined : { atUs, units: granted },
+    remaining,
   };
 }
 

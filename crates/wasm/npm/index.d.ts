@@ -323,6 +323,8 @@ export interface Route {
   methods?: string[];
   /** The name of the policy that decides. Default: none. */
   policy?: string;
+  /** In place of `policy`: 2 to 8 policies that decide one after another, all or nothing. */
+  policies?: string[];
   /** The class of the requests. Default: the least important one. */
   class?: string;
   /** What a request costs. Default: the cost of the policy. */
@@ -622,6 +624,15 @@ export interface Admission {
     /** The units that are held. */
     readonly units: number;
   };
+  /** The units that the request took; absent if it took none that can come back, or reserved them. */
+  readonly grant?: {
+    /** The time of the grant. */
+    readonly atUs: number;
+    /** The units. */
+    readonly units: number;
+  };
+  /** The units that the limit with the fewest has left. */
+  readonly remaining?: number;
 }
 
 /** The load that was offered in one part of 6 s. */
@@ -800,17 +811,24 @@ export class Limiter {
   /** Clears the state of the key. States that it shares with other keys by a `depth` stay. */
   reset(key: string, options?: Options): Answer;
 
-  /** Checks the options of middleware, and that it can find the keys of this policy. Returns the options. */
-  prepare<T extends object>(options: T): T;
+  /**
+   * Checks the options of middleware, and that it can find the keys of this policy. Returns the options. `among` says that the
+   * middleware has several limiters, and whether this is the last one.
+   */
+  prepare<T extends object>(options: T, among?: { isLast: boolean }): T;
 
   /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
   keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | Admission;
 
   /**
    * Decides on a request as middleware does, by the clock: an invalid key or a cost that can never be granted is refused like
-   * a request beyond the limit. If it `reserves`, the units of its cost are held until they are committed.
+   * a request beyond the limit. If it `reserves`, the units of its cost are held until they are committed. If the limiter
+   * `isOneOfSeveral`, names of limits in the headers begin with the name of the policy.
    */
-  admit(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean }): Admission;
+  admit(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Admission;
+
+  /** Gives back what a request was granted: its units come back, and its lease or reservation is released. */
+  giveBack(key: string, admission: Admission): void;
 
   /** Clears the states of all keys. */
   resetAll(): void;

@@ -43,11 +43,11 @@ export function limiterOptions(options) {
 }
 
 /**
- * The options of middleware.
+ * The options of middleware, for its only limiter or for one among several.
  *
- * @type {(options: unknown) => Record<string, any>}
+ * @type {(options: unknown, among?: { isLast: boolean }) => Record<string, any>}
  */
-export function middlewareOptions(options) {
+export function middlewareOptions(options, among) {
   const read = known("options", "INVALID_OPTION", options, [
     "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "onError",
   ]);
@@ -61,7 +61,10 @@ export function middlewareOptions(options) {
     requireType("options.cost", "INVALID_OPTION", read.cost, "number");
     requireWhole("options.cost", "INVALID_OPTION", read.cost, 0, Number.MAX_SAFE_INTEGER);
   }
-  for (const name of read.store === undefined ? [] : ["check", "renew", "release", ...(read.metering === undefined ? [] : ["commit"])]) {
+  const calls = ["check", "renew", "release"];
+  if (read.metering !== undefined) calls.push("commit");
+  if (among?.isLast === false) calls.push("giveBack");
+  for (const name of read.store === undefined ? [] : calls) {
     requireType(`options.store.${name}`, "INVALID_OPTION", read.store?.[name], "function");
   }
   return read;
@@ -93,14 +96,16 @@ export function headerValue(name, value) {
 /**
  * The options of `admit`.
  *
- * @type {(options: unknown) => { cost?: number, headers?: string, reserves?: boolean }}
+ * @type {(options: unknown) => { cost?: number, headers?: string, reserves?: boolean, isOneOfSeveral?: boolean }}
  */
 export function admissionOptions(options) {
-  const { cost, headers, reserves } = known("options", "INVALID_REQUEST", options, ["cost", "headers", "reserves"]);
+  const names = ["cost", "headers", "reserves", "isOneOfSeveral"];
+  const { cost, headers, reserves, isOneOfSeveral } = known("options", "INVALID_REQUEST", options, names);
+  requireType("isOneOfSeveral", "INVALID_REQUEST", isOneOfSeveral, "boolean", OPTIONAL);
   requireType("reserves", "INVALID_REQUEST", reserves, "boolean", OPTIONAL);
   requireType("cost", "INVALID_COST", cost, "number", OPTIONAL);
   requireText("headers", "INVALID_OPTION", headers, OPTIONAL);
-  return { cost, headers, reserves };
+  return { cost, headers, reserves, isOneOfSeveral };
 }
 
 /**

@@ -201,14 +201,17 @@ export class Limiter {
   /**
    * @template {object} T
    * @param {T} options
+   * @param {{ isLast: boolean }} [among]
    * @returns {T}
    */
-  prepare(options) {
-    const read = middlewareOptions(options);
+  prepare(options, among) {
+    const read = middlewareOptions(options, among);
     const native = this.#forMiddleware();
     caught(() => native.requireForm(read.headers ?? ""));
     const { metering } = read;
-    if (metering !== undefined) read.metering = caught(() => native.metering(metering));
+    const isMetered = metering !== undefined && (among === undefined || native.takesReservations());
+    read.metering = isMetered ? caught(() => native.metering(metering)) : undefined;
+    if (among?.isLast === false) caught(() => native.requireUndo(isMetered));
     this.#readKeyHeaders();
     return /** @type {any} */ (read);
   }
@@ -223,13 +226,23 @@ export class Limiter {
 
   /** @type {declared.Limiter["admit"]} */
   admit(key, options = {}) {
-    const { cost, headers = "", reserves = false } = admissionOptions(options);
+    const { cost, headers = "", reserves = false, isOneOfSeveral = false } = admissionOptions(options);
     if (typeof key !== "string") throw notAKey(key);
     requireWellFormed("key", "INVALID_KEY", key);
     const native = this.#forMiddleware();
     if (!this.#isSeeded) this.#seed();
-    caught(() => native.admit(key, cost, headers, reserves, clock()));
+    caught(() => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock()));
     return readAdmission(native.served());
+  }
+
+  /** @type {declared.Limiter["giveBack"]} */
+  giveBack(key, { grant, lease, reservation }) {
+    const read = callOptions("options", undefined, ONLY_NOW);
+    if (reservation !== undefined) return void this.commit(key, reservation.id, 0);
+    if (grant !== undefined) {
+      this.#operate(key, read, undefined, (native, keyBytes) => native.refundGrant(keyBytes, grant.atUs, grant.units, grant.units, read.now));
+    }
+    if (lease !== undefined) this.release(key, lease.name);
   }
 
   /** @type {declared.Limiter["resetAll"]} */

@@ -7,7 +7,7 @@ use tidegate_gate::{Gateway, Policies, Policy, PolicyError, Quoted};
 use crate::failure::Failure;
 
 /// The name of a policy without a name.
-const UNNAMED: &str = "policy";
+pub(crate) const UNNAMED: &str = "policy";
 
 /// Reads one policy, or the policy `name` of a policy file. Without a name, the file must have only one
 /// policy. Also returns what the file says about the sources of keys.

@@ -79,7 +79,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
             if !windows.is_empty() {
                 say(windows.trim_end())?;
             }
-            for warning in policy.warnings().into_iter().chain(calendars::warnings(policy, now)) {
+            let warnings = policies.warnings_about(policy);
+            for warning in warnings.into_iter().chain(calendars::warnings(policy, now)) {
                 warn(format!("policies.{}: {warning}", policy.name()));
             }
         }

@@ -4,6 +4,7 @@ mod check;
 mod error;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 use alloc::format;
 use alloc::string::String;

@@ -5,9 +5,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::{fmt, iter};
+use core::fmt;
 
-use tidegate_core::never;
 use tidegate_form::{Bounded, Error, Form, Node, Quoted, form};
 
 use super::jwt::Jwt;
@@ -16,8 +15,8 @@ use super::network::Network;
 use super::origin::Origin;
 use super::path::{Path, is_authority, written_path};
 use super::policy::Policy;
+use super::route_policies::{RoutePolicies, RoutePolicy};
 use super::source::is_token;
-use crate::decide::Limits;
 
 /// The part of a policy file about requests: their routes to upstreams, and where they have their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,15 +108,13 @@ impl Gateway {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwoRoutes;
 
-/// A route: the requests that it matches, the policy that decides on them, and their upstream.
+/// A route: the requests that it matches, the policies that decide on them, and their upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     matches: Match,
     methods: Vec<Method>,
-    policy: Option<Arc<Policy>>,
+    policies: Vec<RoutePolicy>,
     upstream: Option<Upstream>,
-    /// The place of the class in the policy's list.
-    class: Option<usize>,
     cost: Option<u64>,
     counts_preflights: bool,
     origins: Vec<Origin>,
@@ -125,10 +122,10 @@ pub struct Route {
 }
 
 impl Route {
-    /// The policy that decides; `None` if requests pass without being counted.
+    /// The policies that decide, one after another; none if requests pass without being counted.
     #[must_use]
-    pub const fn policy(&self) -> Option<&Arc<Policy>> {
-        self.policy.as_ref()
+    pub fn policies(&self) -> &[RoutePolicy] {
+        &self.policies
     }
 
     /// The start of the URL of the upstream, without a slash at its end; `None` for the request's own URL.
@@ -137,13 +134,7 @@ impl Route {
         self.upstream.as_ref().map(|Upstream(url)| url.as_str())
     }
 
-    /// The class of the route's requests; `None` for the least important class of the policy.
-    #[must_use]
-    pub fn class(&self) -> Option<&str> {
-        self.policy.as_ref()?.classes().get(self.class?).map(String::as_str)
-    }
-
-    /// The cost of a request of the route; `None` for the cost that the policy states.
+    /// The cost of a request of the route under each policy; `None` for the cost that the policy states.
     #[must_use]
     pub const fn cost(&self) -> Option<u64> {
         self.cost
@@ -177,11 +168,12 @@ impl fmt::Display for Route {
         let (host, below) =
             (host.as_deref().unwrap_or_default(), if *and_below { "/*" } else { "" });
         write!(f, "{}{space}{host}{path}{below}: ", methods.join(", "))?;
-        match &self.policy {
-            Some(policy) => write!(f, "by {}, ", policy.name())?,
-            None => f.write_str("not counted, ")?,
+        let names: Vec<_> = self.policies.iter().map(|each| each.policy().name()).collect();
+        match names.as_slice() {
+            [] => f.write_str("not counted, ")?,
+            names => write!(f, "by {}, ", names.join(" and "))?,
         }
-        if let Some(class) = self.class() {
+        if let Some(class) = self.policies.iter().find_map(RoutePolicy::class) {
             write!(f, "of class {class}, ")?;
         }
         if let Some(cost) = self.cost {
@@ -199,6 +191,7 @@ form! {
         r#match: Match,
         methods: Vec<Method> = Vec::new(),
         policy: Option<String> = None,
+        policies: Option<Vec<String>> = None,
         upstream: Option<Upstream> = None,
         class: Option<String> = None,
         cost: Option<Bounded<1>> = None,
@@ -216,9 +209,9 @@ impl RouteForm {
     /// The message names the field, and says what was expected and found.
     pub(crate) fn route<'a>(
         self,
-        policy: impl FnOnce(&str) -> Option<&'a Arc<Policy>>,
+        find: impl Fn(&str) -> Option<&'a Arc<Policy>>,
     ) -> Result<Route, String> {
-        let Self { r#match: matches, methods, policy: name, upstream, class, .. } = self;
+        let Self { r#match: matches, methods, policy, policies, upstream, class, .. } = self;
         let (cost, count_preflight) = (self.cost.map(Bounded::get), self.count_preflight);
         let Self { estimate, actual, count_if, if_unknown, .. } = self;
         if cost.is_some() && estimate.is_some() {
@@ -233,33 +226,20 @@ impl RouteForm {
                     .to_owned(),
             );
         }
-        let policy = match &name {
-            None => None,
-            Some(name) => Some(Arc::clone(policy(name).ok_or_else(|| {
-                format!(
-                    "`policy`: expected the name of a policy of this file, found {}",
-                    Quoted(name)
-                )
-            })?)),
+        let said = RoutePolicies {
+            policy: policy.as_deref(),
+            policies: policies.as_deref(),
+            class: class.as_deref(),
+            cost,
+            metering: metering.as_ref(),
         };
-        let class = match &policy {
-            Some(policy) => {
-                fits(policy, "cost", cost)?;
-                if let Some(metering) = &metering {
-                    holds(policy, metering)?;
-                }
-                class.map(|class| place_of(&class, policy)).transpose()?
-            }
-            None if class.is_some()
-                || cost.is_some()
-                || count_preflight.is_some()
-                || metering.is_some() =>
-            {
-                let fields = "`class`, `cost`, `count_preflight`, `actual` and `count_if`";
-                return Err(format!("`policy`: expected it beside {fields}, found none"));
-            }
-            None => None,
-        };
+        let policies = said.read(find)?;
+        let counts =
+            class.is_some() || cost.is_some() || count_preflight.is_some() || metering.is_some();
+        if policies.is_empty() && counts {
+            let fields = "`class`, `cost`, `count_preflight`, `actual` and `count_if`";
+            return Err(format!("`policy`: expected it beside {fields}, found none"));
+        }
         let (counts_preflights, origins) = (count_preflight == Some(true), self.origins);
         if origins.len() > 1 && origins.iter().any(|Origin(origin)| origin == "*") {
             return Err("`origins`: expected \"*\" alone, found other origins beside it".to_owned());
@@ -268,53 +248,14 @@ impl RouteForm {
         Ok(Route {
             matches,
             methods,
-            policy,
+            policies,
             upstream,
-            class,
             cost,
             counts_preflights,
             origins,
             metering,
         })
     }
-}
-
-fn place_of(class: &str, policy: &Policy) -> Result<usize, String> {
-    let all = policy.classes();
-    all.iter().position(|name| name == class).ok_or_else(|| {
-        format!("`class`: expected one of {}; found {}", all.join(", "), Quoted(class))
-    })
-}
-
-/// Checks that the policy can hold an estimate until the true cost is known.
-fn holds(policy: &Policy, metering: &Metering) -> Result<(), String> {
-    let Some(reservations) = policy.reservations() else {
-        return Err(format!(
-            "`policy`: expected a policy with `reservations` beside `actual` and `count_if`, found {}, which has \
-             none",
-            Quoted(policy.name())
-        ));
-    };
-    let least = metering.estimate().map(|estimate| estimate.of(&[]).units);
-    fits(policy, "estimate", least.map(|least| reservations.cut(least, granted_at_once(policy))))
-}
-
-/// Checks that the policy can grant requests of this cost.
-fn fits(policy: &Policy, field: &str, cost: Option<u64>) -> Result<(), String> {
-    let most = granted_at_once(policy);
-    match cost.filter(|cost| *cost > most) {
-        None => Ok(()),
-        Some(cost) => Err(format!(
-            "`{field}`: expected at most {most}, the most that the policy grants at once; found {cost}"
-        )),
-    }
-}
-
-/// The most that every rule of the policy grants at once.
-fn granted_at_once(policy: &Policy) -> u64 {
-    let own = policy.overrides().iter().map(|(_, own)| own);
-    let all = iter::once(policy.limits()).chain(own);
-    all.map(Limits::capacity).min().unwrap_or_else(|| never(0)) // never: a policy has limits of its own
 }
 
 /// A path, or a path and everything below it, on one host or on all.

@@ -7,8 +7,8 @@ use core::iter;
 
 use tidegate_core::Limiter;
 
-use super::Policy;
 use super::source::{JoinedSources, KeySource};
+use super::{Policies, Policy, RoutePolicy};
 use crate::decide::Limits;
 use crate::key::Depth;
 use crate::limit::span;
@@ -28,6 +28,10 @@ impl Policy {
     /// ```
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
+        self.warnings_with(self.invented())
+    }
+
+    fn warnings_with(&self, invented: Option<String>) -> Vec<String> {
         let overrides = self.overrides().iter();
         let overrides =
             overrides.map(|(pattern, limits)| (format!("`overrides`: {pattern}: "), limits));
@@ -36,14 +40,24 @@ impl Policy {
             let warnings = [self.most(limits), self.time(limits)].into_iter().flatten();
             warnings.map(|warning| format!("{place}{warning}")).collect::<Vec<_>>()
         };
-        let of_policy = [self.invented(), self.remembered()].into_iter().flatten();
+        let of_policy = [invented, self.remembered()].into_iter().flatten();
         of_policy.chain(rules.flat_map(of_rule)).collect()
+    }
+
+    /// The limits that bound what a key takes.
+    fn bounds(&self) -> Vec<&NamedLimit> {
+        let counts = |named: &&NamedLimit| matches!(named.limit.kind(), Kind::Rate | Kind::Lease);
+        self.limits().iter().filter(counts).collect()
+    }
+
+    /// Whether each client is limited, whatever it sends.
+    fn limits_each_client(&self) -> bool {
+        !self.is_shadow() && !self.bounds().is_empty() && self.invented().is_none()
     }
 
     /// The sources of a key by which nobody is limited who sends another value with each request.
     fn invented(&self) -> Option<String> {
-        let counts = |named: &&NamedLimit| matches!(named.limit.kind(), Kind::Rate | Kind::Lease);
-        let limits: Vec<_> = self.limits().iter().filter(counts).collect();
+        let limits = self.bounds();
         let is_unlimited = |sources: &&JoinedSources| {
             !limits.is_empty() && limits.iter().all(|limit| is_invented(sources, limit.depth))
         };
@@ -51,8 +65,8 @@ impl Policy {
         Some(format!(
             "`key`: expected a limit that counts by what no client can invent, such as \"ip\" or \"jwt:sub\"; found \
              only limits by {found}. A client that sends another value with each request is never refused, unless a \
-             server in front checks the value. Join \"ip\" before it, and add a limit with `depth = 1`, which counts \
-             by address"
+             server in front checks the value. Let a policy by \"ip\" decide beside it, in `policies` of the route; or join \
+             \"ip\" before it, and add a limit with `depth = 1`, which counts by address"
         ))
     }
 
@@ -92,6 +106,28 @@ impl Policy {
                  Units come back within a period, so a node remembers only debts and blocks for longer"
             )
         })
+    }
+}
+
+impl Policies {
+    /// The [warnings](Policy::warnings) about a policy of this file. A key that a client can invent is no reason for one if
+    /// another policy limits the client on each route of this policy.
+    #[must_use]
+    pub fn warnings_about(&self, policy: &Policy) -> Vec<String> {
+        policy.warnings_with(policy.invented().filter(|_| !self.limits_beside(policy)))
+    }
+
+    fn limits_beside(&self, policy: &Policy) -> bool {
+        let names = |each: &RoutePolicy| each.policy().name() == policy.name();
+        let mut routes = self
+            .gateway()
+            .routes()
+            .iter()
+            .filter(|route| route.policies().iter().any(names))
+            .peekable();
+        routes.peek().is_some()
+            && routes
+                .all(|route| route.policies().iter().any(|each| each.policy().limits_each_client()))
     }
 }
 

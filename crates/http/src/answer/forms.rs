@@ -17,6 +17,20 @@ pub(crate) fn batch(results: &[CheckResult<'_>]) -> String {
     object(|it| it.objects("decisions", results, write))
 }
 
+/// Checks that were decided one after another. `returned` says of each check before the refused one whether what it granted came
+/// back; `None` if all passed.
+pub(crate) fn all_or_nothing(results: &[CheckResult<'_>], returned: Option<&[bool]>) -> String {
+    object(|it| {
+        it.field("allowed", returned.is_none());
+        let returned = returned.unwrap_or_default().iter().copied().map(Some);
+        let all = results.iter().zip(returned.chain(core::iter::repeat(None)));
+        it.objects("decisions", all, |(result, returned), it| {
+            write(result, it);
+            it.some("returned", returned);
+        });
+    })
+}
+
 fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
     let (resolved, allowed) = (result.asked.resolved(), result.passes());
     let policy = resolved.policy();

@@ -27,12 +27,26 @@ pub(crate) fn add(
     let Some(limits) = result.limits() else { return }; // a listed key has no quota
     let hint = result.policy().lease_retry_after();
     match form {
-        None => add_states(headers, limits, verdict, hint),
+        None => add_states(headers, result, limits, verdict),
         Some(form) => form.add_state(headers, limits, verdict, hint),
     }
     let wait = retry_after(result, verdict);
     if !verdict.decision.is_allowed() && wait < Micros::MAX && !result.passes() {
         headers.push(("retry-after", wait.as_secs_ceil().to_string()));
+    }
+}
+
+/// Adds the fields about one policy to those about others, and its limits to their lists.
+pub(crate) fn join(headers: &mut Headers, more: Headers) {
+    for (name, value) in more {
+        let is_list = matches!(name, "ratelimit-policy" | "ratelimit");
+        match headers.iter_mut().find(|(before, _)| is_list && *before == name) {
+            Some((_, list)) => {
+                list.push_str(", ");
+                list.push_str(&value);
+            }
+            None => headers.push((name, value)),
+        }
     }
 }
 
@@ -58,12 +72,13 @@ fn hinted(limit: &Limit, decision: &Decision, hint: Micros) -> Micros {
     if limit.kind() == Kind::Lease { wait.min(hint) } else { wait }
 }
 
-/// Names of limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
-fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict, hint: Micros) {
+/// Names of policies and limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
+fn add_states(headers: &mut Headers, result: &CheckResult<'_>, limits: &Limits, verdict: &Verdict) {
+    let hint = result.policy().lease_retry_after();
     let (mut policies, mut states) = (String::new(), String::new());
     // a client that knew a limit in shadow, or a payer that has no room, would go by it
     for (limit, decision) in limits.counting(verdict) {
-        let (name, limit) = (&limit.name, &limit.limit);
+        let (name, limit) = (result.name_of(limit), &limit.limit);
         let (most, terms) = match limit.kind() {
             Kind::Rate => {
                 let window = limit.period().as_secs_ceil(); // rounded up, so that a client within it is within the limit

@@ -3,8 +3,9 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_gate::{AskError, Cause, Decision, Limits, Micros, NamedLimit, PolicyError, Verdict};
+use tidegate_gate::{AskError, Cause, Decision, Micros, NamedLimit, PolicyError, Verdict};
 
+use super::CheckResult;
 use super::json::object;
 use crate::response::Response;
 
@@ -37,6 +38,8 @@ pub(crate) enum Problem {
 #[derive(Default)]
 struct Body<'a> {
     detail: String,
+    /// The policy that refused, if it was one of several.
+    policy: Option<&'a str>,
     violated_policies: &'a [&'a str],
     retry_after_us: Option<u64>,
     /// The place of an error in a policy file.
@@ -119,6 +122,7 @@ impl Problem {
             it.field("title", title);
             it.field("status", u64::from(status));
             it.field("detail", body.detail.as_str());
+            it.some("policy", body.policy);
             let violated = Some(body.violated_policies).filter(|names| !names.is_empty());
             it.some("violated-policies", violated);
             it.some("retry_after_us", body.retry_after_us);
@@ -138,17 +142,26 @@ pub(crate) fn wrong_policies(error: &PolicyError) -> Response {
     Problem::InvalidPolicies.with(Body { detail, place, ..Body::default() })
 }
 
-/// `limits` is `None` for a listed key, and `wait` is what the caller is told to wait.
-pub(crate) fn refused(limits: Option<&Limits>, verdict: &Verdict, wait: Micros) -> Response {
-    let Some(limits) = limits else {
-        return Problem::Denied.response("the key is on the policy's list `deny`".to_string());
+/// The store did not answer, for this reason, and the policy's `on_error` refuses the request.
+pub(crate) fn unavailable(result: &CheckResult<'_>, detail: String) -> Response {
+    let policy = result.name_among_others();
+    Problem::ReducedCapacity.with(Body { detail, policy, ..Body::default() })
+}
+
+/// `wait` is what the caller is told to wait.
+pub(crate) fn refused(result: &CheckResult<'_>, verdict: &Verdict, wait: Micros) -> Response {
+    let policy = result.name_among_others();
+    let Some(limits) = result.limits() else {
+        let detail = "the key is on the policy's list `deny`".to_string();
+        return Problem::Denied.with(Body { detail, policy, ..Body::default() });
     };
     let violated = || {
         let refuses = |(_, decision): &(&NamedLimit, &Decision)| !decision.is_allowed();
         limits.counting(verdict).filter(refuses).map(|(limit, _)| limit)
     };
     let problem = Problem::of_causes(violated().map(|limit| limit.limit.cause()));
-    let names: Vec<_> = violated().map(|limit| limit.name.as_str()).collect();
+    let names: Vec<_> = violated().map(|limit| result.name_of(limit)).collect();
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
     let is_hint = wait < verdict.decision.retry_after();
     let wait = wait.0;
     let detail = match problem {
@@ -161,7 +174,7 @@ pub(crate) fn refused(limits: Option<&Limits>, verdict: &Verdict, wait: Micros) 
     };
     let violated_policies = names.as_slice();
     let retry_after_us = Some(wait);
-    problem.with(Body { detail, violated_policies, retry_after_us, ..Body::default() })
+    problem.with(Body { detail, policy, violated_policies, retry_after_us, ..Body::default() })
 }
 
 pub(crate) fn answer_json(status: u16, body: String) -> Response {

@@ -14,13 +14,27 @@ use super::idempotency::{self, IdempotencyKey};
 use crate::answer::problem::{self, Problem};
 use crate::plan::{Check, Form, Plan};
 use crate::response::Response;
+use crate::several::keeps_units;
 
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
 
+/// The most checks in one batch that are decided one after another.
+const MAX_ALL_OR_NOTHING: usize = 8;
+
 /// The fields of a batch, after those of a check.
-const CHECK_OR_BATCH: &[&str] =
-    &["policy", "key", "cost", "class", "lease", "signal_ppm", "now_us", "draw", "checks"];
+const CHECK_OR_BATCH: &[&str] = &[
+    "policy",
+    "key",
+    "cost",
+    "class",
+    "lease",
+    "signal_ppm",
+    "now_us",
+    "draw",
+    "checks",
+    "all_or_nothing",
+];
 
 const CHECK: &[&str] = CHECK_OR_BATCH.split_at(8).0;
 
@@ -54,8 +68,10 @@ impl Call {
         let read = read_json(body, |node| self.items(node));
         let (items, form) = read.map_err(|error| problem::of(&error, ""))?;
         let checks = items.into_iter().enumerate().map(|(place, item)| match form {
-            Form::Batch if key.is_some() => Err(idempotency::of_batch()),
-            Form::Batch => item.check(policies, random, &alloc::format!("`checks[{place}]`: ")),
+            Form::Batch | Form::AllOrNothing if key.is_some() => Err(idempotency::of_batch()),
+            Form::Batch | Form::AllOrNothing => {
+                item.check(policies, random, &alloc::format!("`checks[{place}]`: "))
+            }
             _ => {
                 let names_itself = item.names_itself();
                 let check = item.check(policies, random, "")?;
@@ -66,6 +82,15 @@ impl Call {
             }
         });
         let checks = checks.collect::<Result<Vec<_>, _>>()?;
+        if form == Form::AllOrNothing
+            && let Some((place, asked)) = keeps_units(&checks)
+        {
+            let policy = Quoted(asked.resolved().policy().name());
+            return Err(problem::invalid_request(alloc::format!(
+                "`checks[{place}]`: expected a policy without `payer` in every check but the last, because units that \
+                 come back do not say which payer they belong to; found {policy}"
+            )));
+        }
         for check in checks.iter().filter(|_| acquires) {
             check.asked.require_lease().map_err(|error| problem::of(&error, ""))?;
         }
@@ -147,7 +172,11 @@ impl Call {
 fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
     let fields = node.fields(CHECK_OR_BATCH)?;
     let plain = |message: String| Err(Error::plain(message));
+    let all_or_nothing = fields.optional("all_or_nothing")? == Some(true);
     let Some(checks) = fields.optional::<Vec<Item>>("checks")? else {
+        if fields.has("all_or_nothing") {
+            return plain("`all_or_nothing`: expected `checks` beside it, found none".into());
+        }
         // null is no value of a required field either
         return match ["policy", "key"].into_iter().find(|name| !fields.has(name)) {
             Some(missing) => plain(alloc::format!("missing field `{missing}`")),
@@ -157,11 +186,17 @@ fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
     if CHECK.iter().any(|name| fields.has(name)) {
         return plain("`checks`: expected no other field beside it, found one".into());
     }
-    if !(1..=MAX_CHECKS).contains(&checks.len()) {
+    let (most, form, beside) = match all_or_nothing {
+        true => (MAX_ALL_OR_NOTHING, Form::AllOrNothing, " beside `all_or_nothing`"),
+        false => (MAX_CHECKS, Form::Batch, ""),
+    };
+    if !(1..=most).contains(&checks.len()) {
         let found = checks.len();
-        return plain(alloc::format!("`checks`: expected 1 to {MAX_CHECKS} checks, found {found}"));
+        return plain(alloc::format!(
+            "`checks`: expected 1 to {most} checks{beside}, found {found}"
+        ));
     }
-    Ok((checks, Form::Batch))
+    Ok((checks, form))
 }
 
 /// What a body asks about one key.

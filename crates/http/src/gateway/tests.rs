@@ -6,14 +6,17 @@ mod errors;
 mod fields;
 mod metering;
 mod paths;
+mod several;
+mod together;
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use tidegate_gate::{Effect, KeyHasher, Policies, Table, Timestamp};
+use tidegate_gate::{Effect, KeyHasher, Operation, Policies, Resolved, Table, Timestamp, Verdict};
 
 use super::{Pass, upstream_failed};
 use crate::answer::page;
@@ -25,8 +28,13 @@ use crate::{
 const LIMITS: &str = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
 
 struct InMemory {
-    table: Table,
+    /// By policy.
+    tables: BTreeMap<String, Table>,
     fails: bool,
+    /// The policy whose store does not answer.
+    away: Option<&'static str>,
+    /// What was asked, by policy.
+    asked: Vec<(String, Operation)>,
     /// Whether the signature of each token holds; `None` without keys.
     trusts: Option<bool>,
     /// How many units the last request has reserved.
@@ -34,12 +42,20 @@ struct InMemory {
 }
 
 impl InMemory {
+    fn ask(&mut self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Verdict {
+        let name = resolved.policy().name().to_string();
+        let new = || Table::new(1 << 20, KeyHasher::new(0));
+        self.tables.entry(name).or_insert_with(new).ask(resolved, now, operation).unwrap()
+    }
+
     fn decide(&mut self, check: &Check) -> Outcome {
-        match self.fails {
+        let policy = check.resolved().policy().name();
+        self.asked.push((policy.to_string(), check.operation()));
+        match self.fails || self.away == Some(policy) {
             true => Outcome::Unavailable("away".to_string()),
             false => {
                 let now = Timestamp(86_400_000_000);
-                let verdict = self.table.ask(check.resolved(), now, &check.operation()).unwrap();
+                let verdict = self.ask(check.resolved(), now, &check.operation());
                 self.reserved = match verdict.effect {
                     Effect::Reserved { units, .. } => Some(units),
                     _ => None,
@@ -62,9 +78,15 @@ impl Gateway {
     fn new(file: &str) -> Self {
         let policies = format!("auth = 'none'\n{file}\n[policies.p]\n{LIMITS}\n");
         let policies = Policies::parse(&policies).unwrap_or_else(|error| panic!("{error}"));
-        let table = Table::new(1 << 20, KeyHasher::new(0));
         let policies = policies.into();
-        let server = InMemory { table, fails: false, trusts: Some(false), reserved: None };
+        let server = InMemory {
+            tables: BTreeMap::new(),
+            fails: false,
+            away: None,
+            asked: Vec::new(),
+            trusts: Some(false),
+            reserved: None,
+        };
         Self { policies, server, drawn: 0 }
     }
 
@@ -358,7 +380,7 @@ fn what_is_held_is_told_with_its_heartbeats() {
          [policies.held]\nkey = ['header:x', 'ip']\nlimits = [{ algorithm = 'connections', limit = 1, expiry = '30s' }]\n\
          deny = ['header:x:bad']",
     );
-    let lease = gateway.passes("https://h/").lease.unwrap();
+    let lease = gateway.passes("https://h/").leases.remove(0);
     assert_eq!((lease.policy.as_str(), lease.key.as_str()), ("held", "ip:192.0.2.7"));
     assert_eq!((lease.name.len(), lease.renew_every.0), (32, 10_000_000));
     assert_eq!(gateway.get("https://h/"), Err(429));

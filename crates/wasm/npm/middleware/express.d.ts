@@ -4,13 +4,13 @@
  * @module tidegate/express
  */
 
-import type { Limiter, MiddlewareOptions } from "./options.js";
+import type { Limiters, MiddlewareOptions } from "./options.js";
 
-export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Express, and for other servers that call `(request, response, next)`. */
 export function rateLimit(
-  limiter: Limiter,
+  limiter: Limiters,
   options?: MiddlewareOptions<[request: any, response: any]>,
 ): (request: any, response: any, next: (error?: any) => void) => void;
 export default rateLimit;

@@ -4,13 +4,13 @@
  * @module tidegate/fastify
  */
 
-import type { Limiter, MiddlewareOptions } from "./options.js";
+import type { Limiters, MiddlewareOptions } from "./options.js";
 
-export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read. */
 export function rateLimit(
-  limiter: Limiter,
+  limiter: Limiters,
   options?: MiddlewareOptions<[request: any, reply: any]>,
 ): (request: any, reply: any) => Promise<any>;
 export default rateLimit;

@@ -4,16 +4,16 @@
  * @module tidegate/fetch
  */
 
-import type { Limiter, MiddlewareOptions, Store } from "./options.js";
+import type { Limiter, Limiters, MiddlewareOptions, Store } from "./options.js";
 
-export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are
  * addresses.
  */
 export function rateLimit<Request, Rest extends unknown[], Response>(
-  limiter: Limiter,
+  limiter: Limiters,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
   options?: MiddlewareOptions<[request: Request, ...rest: Rest]>,
 ): (request: Request, ...rest: Rest) => Promise<Response>;
@@ -26,4 +26,5 @@ export class MemoryStore implements Store {
   renew: Store["renew"];
   release: Store["release"];
   commit: NonNullable<Store["commit"]>;
+  giveBack: NonNullable<Store["giveBack"]>;
 }

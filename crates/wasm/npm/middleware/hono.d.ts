@@ -4,13 +4,13 @@
  * @module tidegate/hono
  */
 
-import type { Limiter, MiddlewareOptions } from "./options.js";
+import type { Limiters, MiddlewareOptions } from "./options.js";
 
-export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is. */
 export function rateLimit(
-  limiter: Limiter,
+  limiter: Limiters,
   options?: MiddlewareOptions<[context: any]>,
 ): (context: any, next: () => Promise<void>) => Promise<any>;
 export default rateLimit;

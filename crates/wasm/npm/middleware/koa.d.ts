@@ -4,13 +4,13 @@
  * @module tidegate/koa
  */
 
-import type { Limiter, MiddlewareOptions } from "./options.js";
+import type { Limiters, MiddlewareOptions } from "./options.js";
 
-export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Koa. */
 export function rateLimit(
-  limiter: Limiter,
+  limiter: Limiters,
   options?: MiddlewareOptions<[context: any]>,
 ): (context: any, next: () => Promise<any>) => Promise<any>;
 export default rateLimit;

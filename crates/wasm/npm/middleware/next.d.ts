@@ -4,5 +4,5 @@
  * @module tidegate/next
  */
 
-export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 export { rateLimit, rateLimit as default } from "./fetch.js";

@@ -5,7 +5,7 @@ import { limiting } from "./core.js";
  * Returns a function that decides on a request and holds its lease until the response has ended or the client is gone.
  * `parts` finds Node's own `{ request, response }` in the arguments of the middleware, and the address that the framework tells.
  *
- * @type {(limiter: import("./options.js").Limiter, options: import("./options.js").MiddlewareOptions | undefined, parts: (...all: any[]) => { request: any, response?: any, ip?: string }) => (...all: any[]) => Promise<import("./core.js").Said>}
+ * @type {(limiter: import("./options.js").Limiters, options: import("./options.js").MiddlewareOptions | undefined, parts: (...all: any[]) => { request: any, response?: any, ip?: string }) => (...all: any[]) => Promise<import("./limiting.js").Said>}
  */
 export function limitingNode(limiter, options, parts) {
   const limit = limiting(limiter, options, (...all) => {
@@ -22,7 +22,7 @@ export function limitingNode(limiter, options, parts) {
 /** @type {any} what Node has, and TypeScript does not know here */
 const { Buffer } = globalThis;
 
-/** @type {(response: any, held: import("./core.js").Held) => void} */
+/** @type {(response: any, held: import("./limiting.js").Held) => void} */
 export function holdUntilEnd(response, held) {
   if (held.meter !== undefined) watch(response, held);
   if (response.destroyed || response.writableFinished) held.done(1);
@@ -34,7 +34,7 @@ export function holdUntilEnd(response, held) {
 /**
  * Shows the meter what is written, before it is written.
  *
- * @type {(response: any, held: import("./core.js").Held) => void}
+ * @type {(response: any, held: import("./limiting.js").Held) => void}
  */
 function watch(response, held) {
   /** @type {boolean | undefined} */
@@ -85,7 +85,7 @@ function watch(response, held) {
 const pairsOf = (fields) =>
   Array.isArray(fields[0]) ? fields : fields.flatMap((name, place) => (place % 2 === 0 ? [[name, fields[place + 1]]] : []));
 
-/** @type {(request: any) => import("./core.js").Facts} */
+/** @type {(request: any) => import("./limiting.js").Facts} */
 export function nodeFacts(request) {
   const { headers } = request;
   const target = request.originalUrl ?? request.url; // a router of Express removes its own path from `url`

@@ -4,9 +4,9 @@ import type { Admission, Limiter, OlderHeaders } from "tidegate";
 export interface MiddlewareOptions<Request extends unknown[] = any[]> {
   /**
    * The key of a request. A number counts as its digits. Without a key, the sources of the policy find it: its field `key`, by
-   * default the client's address.
+   * default the client's address. Beside several limiters, a list has a function for each of them.
    */
-  key?: (...request: Request) => string | number | undefined | Promise<string | number | undefined>;
+  key?: KeyOf<Request> | readonly (KeyOf<Request> | undefined)[];
   /** The cost of a request. Default: the policy's cost. */
   cost?: number | ((...request: Request) => number | undefined | Promise<number | undefined>);
   /**
@@ -25,22 +25,34 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
   ip?: (...request: Request) => string | undefined;
   /** An older form of the headers. Default: `RateLimit-Policy` and `RateLimit` as draft 8 and later drafts have them. */
   headers?: OlderHeaders;
-  /** The store that decides. Default: the limiter, in the memory of this process. */
-  store?: Store;
+  /**
+   * The store that decides. Default: the limiter, in the memory of this process. Beside several limiters, a list has a store for
+   * each of them.
+   */
+  store?: Store | readonly (Store | undefined)[];
   /** Takes note of a lease that could not be renewed or released. Default: `console.error`. */
   onError?: (error: unknown) => void;
 }
 
+/** Finds the key of a request. */
+export type KeyOf<Request extends unknown[] = any[]> =
+  (...request: Request) => string | number | undefined | Promise<string | number | undefined>;
+
+/** A limiter; or 2 to 8 of them, which are asked one after another, all or nothing. */
+export type Limiters = Limiter | readonly Limiter[];
+
 /** A place where the states of keys are kept. */
 export interface Store {
   /** Decides on a request. */
-  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean }): Promise<Admission>;
+  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<Admission>;
   /** Renews a lease, and returns whether it was live. */
   renew(key: string, lease: string): Promise<boolean>;
   /** Releases a lease. */
   release(key: string, lease: string): Promise<void>;
   /** Commits a reservation at its true cost, and releases the lease of the same name. Needed beside `actual` and `countIf`. */
   commit?(key: string, id: string, actual: number): Promise<void>;
+  /** Gives back what a request was granted. Needed of each limiter but the last of several. */
+  giveBack?(key: string, admission: Admission): Promise<void>;
 }
 
 /** Units of one kind: a number, or where it is. */

@@ -2,7 +2,7 @@
 export class MemoryStore {
   #limiter;
 
-  /** @param {Pick<import("tidegate").Limiter, "admit" | "renew" | "release" | "commit">} limiter */
+  /** @param {Pick<import("tidegate").Limiter, "admit" | "renew" | "release" | "commit" | "giveBack">} limiter */
   constructor(limiter) {
     this.#limiter = limiter;
   }
@@ -29,5 +29,10 @@ export class MemoryStore {
   /** @type {NonNullable<import("./options.js").Store["commit"]>} */
   async commit(key, id, actual) {
     this.#limiter.commit(key, id, actual);
+  }
+
+  /** @type {NonNullable<import("./options.js").Store["giveBack"]>} */
+  async giveBack(key, admission) {
+    this.#limiter.giveBack(key, admission);
   }
 }

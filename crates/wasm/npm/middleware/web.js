@@ -1,7 +1,7 @@
 // Requests and responses of the Fetch API.
 import { soon } from "./core.js";
 
-/** @type {(request: Request) => import("./core.js").Facts} */
+/** @type {(request: Request) => import("./limiting.js").Facts} */
 export function fetchFacts({ url, headers }) {
   return { header: (name) => headers.get(name) ?? undefined, query: new URL(url).search.slice(1) };
 }
@@ -9,7 +9,7 @@ export function fetchFacts({ url, headers }) {
 /**
  * Responds, and releases the lease or commits the reservation once the body of the response has been read or the client is gone.
  *
- * @type {(request: Request, respond: () => Promise<Response>, held: import("./core.js").Held) => Promise<Response>}
+ * @type {(request: Request, respond: () => Promise<Response>, held: import("./limiting.js").Held) => Promise<Response>}
  */
 export async function holdUntilRead(request, respond, held) {
   const left = () => held.done(1);

@@ -1,9 +1,9 @@
 //! What middleware asks of a limiter. The words are the gateway's.
 
-use tidegate_gate::JoinedSources;
+use tidegate_gate::{JoinedSources, Limits, Operation, Timestamp};
 use tidegate_http::{
-    Exchange, Head, OlderForm, Outcome, Pass, Response, Served, Step, internal_error, key_headers,
-    key_of,
+    Check, Exchange, Head, Keyed, OlderForm, Outcome, Pass, Response, Served, Step, internal_error,
+    key_headers, key_of,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -12,6 +12,7 @@ use super::metering::NativeMetering;
 use super::{Limiter, quantity, timestamp};
 use crate::failure::Failure;
 use crate::fields::Fields;
+use crate::policy::UNNAMED;
 
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
@@ -70,8 +71,33 @@ impl Limiter {
         NativeMetering::of(text, &self.policy).map_err(JsValue::from)
     }
 
+    /// Whether the policy takes reservations.
+    #[wasm_bindgen(js_name = takesReservations)]
+    #[must_use]
+    pub fn takes_reservations(&self) -> bool {
+        self.policy.reservations().is_some()
+    }
+
+    /// # Errors
+    /// Throws if units of the policy could not come back, so that no other policy may refuse a request after this one has granted
+    /// it.
+    #[wasm_bindgen(js_name = requireUndo)]
+    pub fn require_undo(&self, reserves: bool) -> Result<(), JsValue> {
+        let own = self.policy.overrides().iter().map(|(_, own)| own);
+        let mut rules = std::iter::once(self.policy.limits()).chain(own);
+        if reserves || !rules.any(Limits::have_payers) {
+            return Ok(());
+        }
+        let message = format!(
+            "`limiters`: expected {:?} last, or `reservations` of it beside `actual` or `countIf`, because units that come \
+             back do not say which `payer` they belong to; found it before another limiter",
+            self.policy.name()
+        );
+        Err(Failure::Option(message).into())
+    }
+
     /// Decides on a request of the key, and returns whether it passes. [`served`](Self::served) has the rest. `form` is empty or an
-    /// [`OlderForm`].
+    /// [`OlderForm`]. Names of limits begin with that of the policy if it is one of several that have names.
     ///
     /// # Errors
     /// Throws if a number or the form is invalid; nothing has changed.
@@ -81,13 +107,17 @@ impl Limiter {
         cost: Option<f64>,
         form: &str,
         reserves: bool,
+        is_one_of_several: bool,
         now: f64,
     ) -> Result<bool, JsValue> {
         let cost = cost.map(|cost| quantity("cost", "INVALID_COST", cost)).transpose()?;
         let (form, now) = (older(form)?, timestamp(now)?);
         self.last_call = None;
+        let is_one_of_several = is_one_of_several && self.policy.name() != UNNAMED;
+        let asked = Keyed { key, cost, form, reserves, is_one_of_several };
         let random = &mut || self.chance.number();
-        let mut exchange = Exchange::of_key(&self.policy, key, cost, form, reserves, random);
+        let mut exchange = Exchange::of_key(&self.policy, &asked, random);
+        let mut granted = Granted::default();
         let served = loop {
             match exchange.step() {
                 Step::Decide([check]) => {
@@ -96,6 +126,7 @@ impl Limiter {
                         |error| Outcome::Unavailable(error.to_string()),
                         Outcome::Decided,
                     );
+                    granted = Granted::of(check, &outcome);
                     exchange.decided([outcome].into());
                 }
                 Step::Done(served) => break served,
@@ -103,7 +134,7 @@ impl Limiter {
             }
         };
         let (passes, fields) = match &served {
-            Served::Pass(pass) => (true, passed(pass)),
+            Served::Pass(pass) => (true, passed(pass, granted)),
             Served::Response(response) => (false, refused(response)),
         };
         self.served = fields;
@@ -111,10 +142,33 @@ impl Limiter {
     }
 
     /// In fields: the status, which is 0 for a request that passes, the body, the name of the lease to hold, which is empty
-    /// without a lease, the µs between two renewals, the id of the reservation and its units, and the headers.
+    /// without a lease, the µs between two renewals, the id of the reservation and its units, the time and the units of a grant whose
+    /// units can come back, the units that are left, and the headers.
     #[must_use]
     pub fn served(&mut self) -> String {
         core::mem::take(&mut self.served)
+    }
+}
+
+/// What a request was granted.
+#[derive(Clone, Copy, Default)]
+struct Granted {
+    at: Timestamp,
+    /// The units that can come back of a grant that reserves nothing.
+    units: u64,
+    remaining: u64,
+}
+
+impl Granted {
+    fn of(check: &Check, outcome: &Outcome) -> Self {
+        let Outcome::Decided(verdict) = outcome else { return Self::default() };
+        let undone = check.undone(outcome);
+        let units = undone.iter().find_map(|undo| match undo.operation() {
+            Operation::RefundOf(grant, _) => Some(grant.units),
+            _ => None,
+        });
+        let (at, remaining) = (verdict.at, verdict.decision.remaining());
+        Self { at, units: units.unwrap_or_default(), remaining }
     }
 }
 
@@ -127,23 +181,19 @@ fn older(form: &str) -> Result<Option<OlderForm>, Failure> {
 
 fn refused(Response { status, headers, body }: &Response) -> String {
     let mut fields = Fields::with_capacity(body.len());
-    fields
-        .number(u64::from(*status))
-        .text(body)
-        .text("")
-        .number(0)
-        .text("")
-        .number(0)
-        .headers(headers);
+    fields.number(u64::from(*status)).text(body).text("").number(0).text("").number(0);
+    fields.number(0).number(0).number(0).headers(headers);
     fields.into_text()
 }
 
-fn passed(Pass { headers, lease, reservation, .. }: &Pass) -> String {
-    let lease = lease.as_ref().map(|lease| (lease.name.as_str(), lease.renew_every.0));
+fn passed(Pass { headers, leases, reservations, .. }: &Pass, granted: Granted) -> String {
+    let Granted { at, units, remaining } = granted;
+    let lease = leases.first().map(|lease| (lease.name.as_str(), lease.renew_every.0));
     let (name, every_us) = lease.unwrap_or_default();
-    let reservation = reservation.as_ref().map(|one| (one.id.as_str(), one.meter.estimate()));
-    let (id, units) = reservation.unwrap_or_default();
+    let reservation = reservations.first().map(|one| (one.id.as_str(), one.meter.estimate()));
+    let (id, reserved) = reservation.unwrap_or_default();
     let mut fields = Fields::default();
-    fields.number(0).text("").text(name).number(every_us).text(id).number(units).headers(headers);
+    fields.number(0).text("").text(name).number(every_us).text(id).number(reserved);
+    fields.number(at.0).number(units).number(remaining).headers(headers);
     fields.into_text()
 }

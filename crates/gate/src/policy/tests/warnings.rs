@@ -52,3 +52,26 @@ fn a_second_limit_by_address_is_enough() {
     assert_eq!(warning("[['ip', 'header:x']]", &format!("{RATE}, {leases}")), None);
     assert_eq!(warning("['header:x']", "{ algorithm = 'utilization' }"), None, "it knows no keys");
 }
+
+#[test]
+fn a_policy_by_address_beside_it_on_each_route_is_enough() {
+    let about = |routes: &str| {
+        let file = format!(
+            "routes = [{routes}]
+             [policies.address]\nlimits = [{RATE}]
+             [policies.key]\nkey = ['header:x']\nlimits = [{RATE}]
+             [policies.shadow]\nshadow = true\nlimits = [{RATE}]
+             [policies.load]\nlimits = [{{ algorithm = 'utilization' }}]"
+        );
+        let policies = Policies::parse(&file).unwrap_or_else(|error| panic!("{error}"));
+        policies.warnings_about(policies.get("key").unwrap()).len()
+    };
+    let by = |policies: &str| format!("{{ match = '/*', upstream = 'http://u', {policies} }}");
+    let both = by("policies = ['address', 'key']");
+    assert_eq!(about(&both), 0);
+    assert_eq!(about(&format!("{both}, {}", by("policies = ['key', 'load', 'address']"))), 0);
+    assert_eq!(about(""), 1, "no route has it, so callers of the API name the key");
+    assert_eq!(about(&format!("{both}, {}", by("policy = 'key'"))), 1, "a route without the other");
+    assert_eq!(about(&by("policies = ['shadow', 'key']")), 1, "a shadow refuses nobody");
+    assert_eq!(about(&by("policies = ['load', 'key']")), 1, "it knows no clients");
+}

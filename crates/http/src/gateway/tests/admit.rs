@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use tidegate_gate::{KeyHasher, Policies, Table, Timestamp};
 
-use crate::{Exchange, Head, OlderForm, Outcome, Served, Step, key_headers, key_of};
+use crate::{Exchange, Head, Keyed, OlderForm, Outcome, Served, Step, key_headers, key_of};
 
 #[track_caller]
 fn names(rest: &str, key: &str) -> Vec<String> {
@@ -53,8 +53,8 @@ fn both(limits: &str, form: OlderForm) -> [Vec<(&'static str, String)>; 2] {
     let mut id = 0;
     [Timestamp(86_400_000_000), Timestamp(86_400_500_000)].map(|now| {
         id += 1;
-        let mut exchange =
-            Exchange::of_key(policy, "user:42", None, Some(form), false, &mut || Some(id));
+        let asked = Keyed { key: "user:42", form: Some(form), ..Keyed::default() };
+        let mut exchange = Exchange::of_key(policy, &asked, &mut || Some(id));
         let Step::Decide([check]) = exchange.step() else { panic!() };
         let verdict = table.ask(check.resolved(), now, &check.operation()).unwrap();
         exchange.decided(vec![Outcome::Decided(verdict)]);

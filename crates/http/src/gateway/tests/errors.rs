@@ -6,10 +6,20 @@ use tidegate_gate::Policies;
 
 use super::LIMITS;
 
+const LARGE: &str = "limits = [{ algorithm = 'fixed_window', limit = 99, period = '1d' }]";
+
+const PAYERS: &str = "limits = [
+  { algorithm = 'fixed_window', name = 'plan', limit = 5, period = '1d', payer = true },
+  { algorithm = 'fixed_window', name = 'credits', limit = 5, period = '1d', payer = true },
+]";
+
 #[test]
 fn errors_of_the_file_name_their_place() {
     let route = |fields: &str| format!("[[routes]]\n{fields}\n");
     let up = "upstream = 'http://u'";
+    let beside = |names: &str, fields: &str| {
+        route(&format!("match = '/'\n{up}\npolicies = [{names}]\n{fields}"))
+    };
     for (file, path, message) in [
         (route(up), "routes[0]", "missing field `match`"),
         (route("match = '/'"), "routes[0]", "`match`: expected a host before the path"),
@@ -64,6 +74,67 @@ fn errors_of_the_file_name_their_place() {
             route(&format!("match = '/'\n{up}\norigins = ['https://a', '*']")),
             "routes[0]",
             "\"*\" alone",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\npolicy = 'p'\npolicies = ['p', 'q']")),
+            "routes[0]",
+            "`policies`: expected it or `policy`, found both",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\npolicies = ['p']")),
+            "routes[0]",
+            "`policies`: expected 2 to 8 policies, found 1; a single policy stands in `policy`",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\npolicies = {:?}", ["p"; 9])),
+            "routes[0]",
+            "`policies`: expected 2 to 8 policies, found 9",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\npolicies = ['p', 'p']")),
+            "routes[0]",
+            "`policies`: expected each policy once, found \"p\" twice",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\npolicies = ['p', 'x']")),
+            "routes[0]",
+            "`policies`: expected names of policies of this file, found \"x\"",
+        ),
+        (
+            format!("{}[policies.q]\n{LARGE}", beside("'q', 'p'", "cost = 3")),
+            "routes[0]",
+            "`cost`: expected at most 2, the most that \"p\" grants at once; found 3",
+        ),
+        (
+            format!(
+                "{}[policies.q]\n{LARGE}\nclasses = ['low', 'high']",
+                beside("'q', 'p'", "class = 'x'")
+            ),
+            "routes[0]",
+            "`class`: expected one of low, high, default, critical; found \"x\"",
+        ),
+        (
+            format!("{}[policies.q]\n{LARGE}", beside("'q', 'p'", "count_if = { status = 401 }")),
+            "routes[0]",
+            "`policies`: expected a policy with `reservations` beside `actual` and `count_if`, found none",
+        ),
+        (
+            format!(
+                "{}[policies.q]\n{LARGE}\nreservations = {{}}",
+                beside("'p', 'q'", "estimate = 100\nactual = 1")
+            ),
+            "routes[0]",
+            "`estimate`: expected at most 99, the most that \"q\" grants at once; found 100",
+        ),
+        (
+            format!("{}[policies.q]\n{PAYERS}", beside("'q', 'p'", "")),
+            "routes[0]",
+            "`policies`: expected \"q\" last, or `reservations` of it and `actual` or `count_if` of the route",
+        ),
+        (
+            format!("{}[policies.q]\n{PAYERS}\nreservations = {{}}", beside("'q', 'p'", "")),
+            "routes[0]",
+            "`policies`: expected \"q\" last",
         ),
         ("trusted_proxies = ['x']".into(), "trusted_proxies[0]", "expected an address"),
         (

@@ -39,7 +39,7 @@ impl Gateway {
         body: Result<Vec<u8>, BodyError>,
     ) -> Reservation {
         match self.send_body("POST", URL, headers, body) {
-            Served::Pass(pass) => *pass.reservation.unwrap(),
+            Served::Pass(mut pass) => pass.reservations.remove(0),
             Served::Response(response) => panic!("{response:?}"),
         }
     }
@@ -57,7 +57,7 @@ impl Gateway {
         let policy = self.policies.get(&policy).unwrap();
         let resolved = tidegate_gate::Resolved::new(policy, &key).unwrap();
         let operation = Operation::Commit(resolved.lease_id(&id), units);
-        self.server.table.ask(&resolved, Timestamp(86_400_000_000), &operation).unwrap()
+        self.server.ask(&resolved, Timestamp(86_400_000_000), &operation)
     }
 }
 
@@ -155,7 +155,7 @@ reservations = {{}}"
     );
     let mut gateway = Gateway::new(&file);
     let Served::Pass(pass) = gateway.send("POST", URL, &[KEY]) else { panic!() };
-    let (lease, reservation) = (pass.lease.unwrap(), *pass.reservation.unwrap());
+    let (lease, reservation) = (&pass.leases[0], pass.reservations[0].clone());
     assert_eq!(lease.name, reservation.id);
     assert!(matches!(gateway.send("POST", URL, &[KEY]), Served::Response(_)));
     gateway.commits(reservation, 1);
@@ -169,11 +169,11 @@ reservations = {{}}"
 fn a_request_that_is_not_counted_has_nothing_to_commit() {
     let mut listed = gateway_with(FIELD, "allow = ['header:x-api-key:alice']");
     let Served::Pass(pass) = listed.send("POST", URL, &[KEY]) else { panic!() };
-    assert_eq!(pass.reservation, None);
+    assert_eq!(pass.reservations, []);
     let mut shadow = gateway_with("estimate = 10_000, actual = { field = 'n' }", "shadow = true");
     let held: Vec<bool> = (0..2)
         .map(|_| match shadow.send("POST", URL, &[KEY]) {
-            Served::Pass(pass) => pass.reservation.is_some(),
+            Served::Pass(pass) => !pass.reservations.is_empty(),
             Served::Response(response) => panic!("{response:?}"),
         })
         .collect();

@@ -1,0 +1,184 @@
+// A limiter and what its middleware asks it.
+import { MemoryStore } from "./store.js";
+
+/** @import { Admission, KeyOf, Limiter, MiddlewareOptions, Store } from "./options.js" */
+/** @typedef {{ header: (name: string) => string | undefined, query: string, ip?: string }} Facts */
+/** @typedef {0 | 1 | 2} End 0 if a response came whole, 1 if it broke off, 2 if there was none */
+/** @typedef {{ answered: (status: number, header: (name: string) => unknown) => boolean, push: (bytes: Uint8Array) => void, finish: (end: End) => number, free: () => void }} Meter */
+/** @typedef {{ begin: (units: number) => Meter }} Metering */
+/** @typedef {{ renewUntil: number, meter?: Pick<Meter, "answered" | "push">, done: (end: End) => void, drop: () => void }} Held `drop` ends the renewals alone */
+/** @typedef {Admission & { held?: Held }} Said */
+
+/** A limiter and what its middleware asks it. */
+export class Limiting {
+  #limiter;
+  #options;
+  #facts;
+  #isOneOfSeveral;
+  /** @type {Store} */
+  #store;
+  #metering;
+
+  /**
+   * @param {Limiter} limiter
+   * @param {MiddlewareOptions} options
+   * @param {(...request: any[]) => Facts} facts
+   * @param {{ isLast: boolean }} [among] whether it is the last of several
+   */
+  constructor(limiter, options, facts, among) {
+    if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter of \`tidegate/toml\`, found ${limiter === null ? "null" : typeof limiter}`);
+    this.#limiter = limiter;
+    this.#options = /** @type {MiddlewareOptions & { key?: KeyOf, store?: Store, metering?: Metering }} */ (limiter.prepare(options, among));
+    this.#store = this.#options.store ?? new MemoryStore(limiter);
+    this.#metering = this.#options.metering;
+    this.#facts = facts;
+    this.#isOneOfSeveral = among !== undefined;
+  }
+
+  /** Whether the true cost is committed once the response has passed. */
+  get isMetered() {
+    return this.#metering !== undefined;
+  }
+
+  /**
+   * The key of a request, or the refusal of a request without one.
+   *
+   * @param {any[]} request
+   */
+  async keyOf(request) {
+    const { key, ip } = this.#options;
+    const chosen = await key?.(...request);
+    return chosen === undefined ? this.#limiter.keyOf(read(this.#facts, ip, request)) : keyText(chosen);
+  }
+
+  /**
+   * The units that a request takes; `undefined` for the cost of the policy.
+   *
+   * @param {any[]} request
+   */
+  async unitsOf(request) {
+    const { cost } = this.#options;
+    return typeof cost === "function" ? cost(...request) : cost;
+  }
+
+  /**
+   * Decides on a request, and holds its lease and its reservation.
+   *
+   * @type {(key: string, units: number | undefined) => Promise<Said>}
+   */
+  async ask(key, units) {
+    const { headers, onError } = this.#options;
+    /** @type {Parameters<Store["check"]>[1]} */
+    const asked = { cost: units, headers };
+    if (this.isMetered) asked.reserves = true;
+    if (this.#isOneOfSeveral) asked.isOneOfSeveral = true;
+    const said = await this.#store.check(key, asked);
+    const meter = said.reservation && this.#metering?.begin(said.reservation.units);
+    return { ...said, held: said.lease || meter ? hold(this.#store, key, said, meter, onError) : undefined };
+  }
+
+  /**
+   * Gives back what a request was granted. Whether that succeeds does not change the answer.
+   *
+   * @type {(key: string, said: Said) => Promise<void>}
+   */
+  async giveBack(key, said) {
+    said.held?.drop();
+    try {
+      await this.#store.giveBack?.(key, said);
+    } catch (error) {
+      await report(this.#options.onError, error);
+    }
+  }
+}
+
+/**
+ * A key that a client could have made of anything. What cannot be a key is an empty one, which is refused.
+ *
+ * @type {(chosen: unknown) => string}
+ */
+function keyText(chosen) {
+  if ((typeof chosen === "number" && !Number.isNaN(chosen)) || typeof chosen === "bigint") return String(chosen);
+  return typeof chosen === "string" && chosen.isWellFormed() ? chosen : "";
+}
+
+/** @type {(facts: (...request: any[]) => Facts, ip: MiddlewareOptions["ip"], request: any[]) => Facts} */
+function read(facts, ip, request) {
+  const found = facts(...request);
+  if (ip === undefined) return found;
+  /** @type {any} */
+  const address = ip(...request);
+  // a promise is no address, so nobody will wait for it
+  if (typeof address?.then === "function") Promise.resolve(address).catch(() => {});
+  return { ...found, ip: address };
+}
+
+/**
+ * Renews a lease until `done` releases it, or until the time `renewUntil`. `done` commits a reservation, which releases the lease too.
+ *
+ * @type {(store: Store, key: string, said: Admission, meter: Meter | undefined, onError: MiddlewareOptions["onError"]) => Held}
+ */
+function hold(store, key, { lease, reservation }, meter, onError) {
+  /** @type {any} Node has `unref` here, browsers have not */
+  let timer;
+  let isHeld = true;
+  const wait = () => {
+    if (lease === undefined) return;
+    timer = setTimeout(renew, Math.min(Math.max(1, Math.floor(lease.renewEveryUs / 1000)), LONGEST_TIMER_MS));
+    timer.unref?.(); // a lease does not keep a process alive
+  };
+  const renew = () => {
+    if (Date.now() > held.renewUntil) return; // the lease ends by its time to live
+    const renewed = async () => store.renew(key, lease?.name ?? "");
+    renewed().then((live) => live && isHeld && wait(), (error) => {
+      report(onError, error);
+      if (isHeld) wait();
+    });
+  };
+  const drop = () => {
+    isHeld = false;
+    clearTimeout(timer);
+    if (held.meter !== undefined) meter?.free();
+    held.meter = undefined;
+  };
+  /** @type {Held} */
+  const held = {
+    renewUntil: soon(),
+    meter,
+    drop,
+    done(end) {
+      if (!isHeld) return;
+      isHeld = false;
+      clearTimeout(timer);
+      const ended = async () => {
+        if (meter === undefined || reservation === undefined) return store.release(key, lease?.name ?? "");
+        held.meter = undefined;
+        const units = meter.finish(end);
+        meter.free();
+        await store.commit?.(key, reservation.id, units);
+      };
+      ended().catch((error) => report(onError, error));
+    },
+  };
+  wait();
+  return held;
+}
+
+/** The time until which the lease of a response is renewed that shows no life: a runtime may drop it without a word. */
+export const soon = () => Date.now() + 600_000;
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * Whatever `onError` does, it ends no process.
+ *
+ * @type {(onError: MiddlewareOptions["onError"], error: unknown) => Promise<void>}
+ */
+async function report(onError, error) {
+  try {
+    if (onError === undefined) console.error("tidegate:", error);
+    else await onError(error);
+  } catch (another) {
+    console.error("tidegate: `onError` failed:", another);
+  }
+}
