@@ -4,9 +4,9 @@
 //! A request at the same moment may be refused by units that come back a moment later. Nothing is ever granted beyond a limit,
 //! because units are taken before the next policy is asked.
 //!
-//! A token bucket keeps what may have flowed in between its grant and the return: without the grant it might have been full. So
-//! before such a policy grants, all policies are peeked at, and those that would refuse are asked first. Then a bucket pays only
-//! for a race.
+//! A token bucket keeps what may have flowed in between its grant and the return: without the grant it might have been full. So it
+//! is asked last where nobody sees the order, which is in front of an upstream. If others follow it all the same, all policies are
+//! peeked at before, and those that would refuse are asked first. Then a bucket pays only for a race.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -85,12 +85,18 @@ impl Several {
         form: Form,
         metering: Option<Arc<Metering>>,
     ) -> Box<Self> {
-        let looks = earlier(&checks).any(|check| !check.asked.leaves_nothing());
-        let later = (0..checks.len()).collect();
+        let keeps =
+            |place: &usize| !checks.get(*place).is_none_or(|check| check.asked.leaves_nothing());
+        let mut later: Vec<usize> = (0..checks.len()).collect();
+        if matches!(form, Form::Pass(..)) {
+            later.sort_by_key(keeps);
+        }
+        let looks = later.split_last().is_some_and(|(_, earlier)| earlier.iter().any(keeps));
         let one = |check| OneOf { check, outcome: None, has_passed: false, undone_by: 0 };
         let checks = checks.into_iter().map(one).collect();
         let step = SeveralStep::Look;
-        let mut several = Self { checks, later, now: Vec::new(), step, form, metering };
+        let (later, now) = (later.into(), Vec::new());
+        let mut several = Self { checks, later, now, step, form, metering };
         match looks {
             true => several.now = several.checks.iter().map(|one| one.check.looked()).collect(),
             false => several.ask_next(),

@@ -315,19 +315,38 @@ fn cost_and_class_are_for_the_policies_that_know_them() {
     assert_eq!(route, "/*: by by_address and by_key, of class high, at a cost of 4, to http://u");
 }
 
+const BUCKET: &str = "limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]";
+
+/// The policies that were asked, and whether only for a look.
+fn names(gateway: &mut Gateway) -> Vec<(String, bool)> {
+    let each = gateway.asked().into_iter();
+    each.map(|(policy, operation)| (policy, matches!(operation, Operation::Peek(_)))).collect()
+}
+
 #[test]
-fn a_bucket_is_asked_after_those_that_would_refuse() {
-    let bucket = "limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]";
-    let mut gateway = gateway(bucket);
+fn a_bucket_is_asked_last() {
+    let mut gateway = gateway(BUCKET);
     let pass = gateway.pass();
     assert_eq!(
         field(&pass.headers, "ratelimit"),
         [r#""by_address";r=8;t=1, "by_key";r=0;t=86400"#]
     );
-    let names = |gateway: &mut Gateway| -> Vec<(String, bool)> {
-        let each = gateway.asked().into_iter();
-        each.map(|(policy, operation)| (policy, matches!(operation, Operation::Peek(_)))).collect()
-    };
+    let [address, key] = ["by_address", "by_key"].map(String::from);
+    assert_eq!(names(&mut gateway), [(key.clone(), false), (address, false)]);
+    assert!(gateway.refusal().body.contains(r#""policy":"by_key""#));
+    assert_eq!(names(&mut gateway), [(key, false)], "the bucket is not asked");
+    assert_eq!(gateway.left(), 8);
+}
+
+#[test]
+fn of_two_buckets_the_one_that_would_refuse_is_asked_first() {
+    let one = "limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/d' }]";
+    let mut gateway = gateway_with("", BUCKET, one);
+    let pass = gateway.pass();
+    assert_eq!(
+        field(&pass.headers, "ratelimit"),
+        [r#""by_address";r=8;t=1, "by_key";r=0;t=86400"#]
+    );
     let [address, key] = ["by_address", "by_key"].map(String::from);
     let looks = [(address.clone(), true), (key.clone(), true)];
     assert_eq!(
@@ -346,12 +365,11 @@ fn a_bucket_is_asked_after_those_that_would_refuse() {
 
 #[test]
 fn a_refusal_counts_for_a_penalty_also_if_it_was_seen_before() {
-    let bucket = "limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]";
     let by_key = "limits = [
-  { algorithm = 'fixed_window', limit = 1, period = '1d' },
+  { algorithm = 'token_bucket', capacity = 1, rate = '1/d' },
   { algorithm = 'penalty', refusals = 3, within = '1d', duration = '1d' },
 ]";
-    let mut gateway = gateway_with("", bucket, by_key);
+    let mut gateway = gateway_with("", BUCKET, by_key);
     gateway.pass();
     let kinds: Vec<bool> =
         (0..4).map(|_| gateway.refusal().body.contains("abnormal-usage")).collect();
