@@ -58,12 +58,12 @@ fn the_commands_of_contributing_print_what_it_says() {
 
 #[test]
 fn the_commands_of_docs_http_print_what_it_says() {
-    assert_eq!(run_blocks("docs/http.md"), 6);
+    assert_eq!(run_blocks("docs/http.md"), 7);
 }
 
 #[test]
 fn the_file_of_docs_gateway_is_described_as_it_says() {
-    assert_eq!(run_blocks("docs/gateway.md"), 4);
+    assert_eq!(run_blocks("docs/gateway.md"), 5);
 }
 
 #[test]

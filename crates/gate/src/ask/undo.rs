@@ -64,17 +64,19 @@ impl Asked {
     }
 
     /// Whether the state is as before once the request is [undone](Self::undone). A token bucket keeps what may have flowed in
-    /// meanwhile, because it might have been full without the request, and a window that the request has begun goes on.
+    /// meanwhile, because it might have been full without the request, and a window that the request has begun goes on. A payer may
+    /// [keep all](Self::keeps_units).
     #[must_use]
     pub fn leaves_nothing(&self) -> bool {
         let reserves = self.is_of_reservation();
         let mut limits = self.resolved.limits().into_iter().flat_map(Limits::iter);
-        limits.all(|named| match &named.limit {
-            Limit::TokenBucket(_) => false,
-            Limit::FixedWindow(window) => !window.starts_at_first(),
-            Limit::Holding(_) => reserves,
-            _ => true,
-        })
+        !self.keeps_units()
+            && limits.all(|named| match &named.limit {
+                Limit::TokenBucket(_) => false,
+                Limit::FixedWindow(window) => !window.starts_at_first(),
+                Limit::Holding(_) => reserves,
+                _ => true,
+            })
     }
 
     /// Whether the units of this request cannot come back, because a payer takes them and no reservation names the payer.

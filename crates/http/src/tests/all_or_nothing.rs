@@ -174,5 +174,5 @@ fn units_of_a_bucket_come_back_however_long_the_answers_take() {
             break;
         }
     }
-    assert_eq!(decided(&server.post("/v1/check", &body(&[("key", 1)]))).1[0].0, true);
+    assert!(decided(&server.post("/v1/check", &body(&[("key", 1)]))).0);
 }

@@ -375,3 +375,19 @@ fn a_refusal_counts_for_a_penalty_also_if_it_was_seen_before() {
         (0..4).map(|_| gateway.refusal().body.contains("abnormal-usage")).collect();
     assert_eq!(kinds, [false, false, true, true]);
 }
+
+#[test]
+fn payers_without_reservations_are_asked_last_also_beside_a_bucket() {
+    let payers = "limits = [
+  { algorithm = 'fixed_window', name = 'plan', limit = 5, period = '1d', payer = true },
+  { algorithm = 'fixed_window', name = 'credits', limit = 5, period = '1d', payer = true },
+]";
+    let bucket = "limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/d' }]";
+    let mut gateway = gateway_with("", bucket, payers);
+    gateway.pass();
+    for _ in 0..3 {
+        assert!(gateway.refusal().body.contains(r#""policy":"by_address""#));
+    }
+    let looked = gateway.operate("by_key", "header:x-api-key:alice", &0.into());
+    assert_eq!(looked.limits[0].remaining(), 4, "their units could not come back");
+}
