@@ -22,6 +22,9 @@ async function ask(binding: Tidegate): Promise<void> {
   expectTypeOf(decision).toEqualTypeOf<Decision>();
   const batch = await binding.check({ checks: [check] });
   expectTypeOf(batch.decisions).toEqualTypeOf<Decision[]>();
+  const together = await binding.check({ checks: [check], all_or_nothing: true });
+  expectTypeOf(together.allowed).toEqualTypeOf<boolean>();
+  expectTypeOf(together.decisions[0]?.returned).toEqualTypeOf<boolean | undefined>();
   await binding.refund({ policy: "api", key: "user:42", units: 1 });
   const { id } = await binding.reserve({ policy: "api", key: "user:42", cost: 2, time_to_live_us: 1_000_000 });
   expectTypeOf((await binding.commit({ policy: "api", key: "user:42", id: id ?? "", actual: 1 })).late).toEqualTypeOf<boolean | undefined>();

@@ -59,6 +59,7 @@
 //!
 //! - [`exchange`](Exchange): the state machine.
 //! - `api`: the calls of the HTTP API, by their paths. `gateway`: the requests that pass to an upstream.
+//! - `several`: several policies on one request, one after another.
 //! - `meter`: the cost of a request, read from its answer.
 //! - `key`: where requests have their keys. `access`: who may use the API.
 //! - `answer`: JSON, header fields, problems, the page for browsers.

@@ -34,6 +34,8 @@ export class Tidegate {
   fetch(request: Request): Promise<Response>;
   /** Decides whether a request may pass. A refusal is an answer, too; a problem is thrown. */
   check(check: Check & Repeatable): Promise<Decision>;
+  /** Grants all of up to 8 checks, or none of them. */
+  check(together: Together): Promise<DecidedTogether>;
   /** Decides several checks in their order. */
   check(batch: Batch): Promise<Decisions>;
   /** Says whether a request would pass, and takes nothing. The default cost is 0. */
@@ -90,6 +92,23 @@ export interface Reserve extends Omit<Check, "lease"> {
 export interface Batch {
   /** The requests, in the order in which to decide on them. */
   checks: Check[];
+}
+
+/** Requests that are granted together or not at all. */
+export interface Together extends Batch {
+  /** That they are. */
+  all_or_nothing: true;
+}
+
+/** The answer to requests that are granted together or not at all. */
+export interface DecidedTogether {
+  /** Whether all of them were granted. */
+  allowed: boolean;
+  /** The decisions, in the order of the requests. A refusal is the last one. */
+  decisions: (Decision & {
+    /** Before a refusal: whether what was granted came back. */
+    returned?: boolean;
+  })[];
 }
 
 /** The answer to several requests. */
