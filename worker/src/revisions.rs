@@ -73,7 +73,8 @@ impl Isolate {
     /// # Errors
     /// Throws an `Error` if the file of a revision is not kept, or wrong.
     pub async fn learn(call: String, env: Env) -> Result<(), JsValue> {
-        let hashes: BTreeSet<&str> = questions(&call).map(|(hash, _)| hash).collect();
+        let mut hashes: BTreeSet<&str> = BTreeSet::new();
+        hashes.extend(questions(&call).map(|(hash, _)| hash)); // `collect` would sort, which takes more code
         for hash in hashes.into_iter().filter(|hash| !hash.is_empty()) {
             let (hash, since) = hash.split_once('@').unwrap_or((hash, "0"));
             let file = store(&env)?.file(hash).await?.as_string();

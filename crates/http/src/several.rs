@@ -13,6 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 
 use tidegate_gate::{Asked, Metering};
 
@@ -89,7 +90,7 @@ impl Several {
             |place: &usize| !checks.get(*place).is_none_or(|check| check.asked.leaves_nothing());
         let mut later: Vec<usize> = (0..checks.len()).collect();
         if matches!(form, Form::Pass(..)) {
-            later.sort_by_key(keeps);
+            later = last_where(later, keeps);
         }
         let looks = later.split_last().is_some_and(|(_, earlier)| earlier.iter().any(keeps));
         let one = |check| OneOf { check, outcome: None, has_passed: false, undone_by: 0 };
@@ -135,7 +136,7 @@ impl Several {
             one.outcome = Some(one.check.said(outcome));
         }
         let passes = |place: &usize| self.checks.get(*place).is_some_and(OneOf::passes);
-        self.later.make_contiguous().sort_by_key(passes); // keeps the order of the others
+        self.later = last_where(mem::take(&mut self.later), passes).into();
         self.ask_next();
     }
 
@@ -207,6 +208,13 @@ fn all_or_nothing(checks: &[OneOf], returned: Option<&[bool]>) -> Response {
     let count = returned.map_or(checks.len(), |returned| returned.len().saturating_add(1));
     let results: Vec<_> = checks.iter().filter_map(OneOf::result).take(count).collect();
     answer_json(200, forms::all_or_nothing(&results, returned))
+}
+
+/// The same places, those last of which this is true. A sort would take 12 KB of code.
+fn last_where(places: impl IntoIterator<Item = usize>, is: impl Fn(&usize) -> bool) -> Vec<usize> {
+    let (last, mut first): (Vec<usize>, Vec<usize>) = places.into_iter().partition(is);
+    first.extend(last);
+    first
 }
 
 /// All checks but the last.

@@ -15,6 +15,7 @@ mod verdict;
 
 pub(crate) use limits::{LimitFacts, MAX_LIMITS, RecordWords};
 pub use limits::{Limits, Record};
+pub(crate) use payers::in_order_of;
 pub use softness::Softness;
 pub use stored::{OnChange, PersistAhead};
 pub use verdict::{Effect, Verdict};

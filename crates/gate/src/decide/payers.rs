@@ -16,9 +16,8 @@ pub(super) struct Payers {
 impl Payers {
     pub(super) fn of(limits: &[NamedLimit]) -> Self {
         let places = limits.iter().zip(0_u8..).filter(|(limit, _)| limit.payer.is_some());
-        let mut places: Vec<(u8, Option<u8>)> =
-            places.map(|(limit, place)| (place, limit.payer)).collect();
-        places.sort_by_key(|(_, payer)| *payer);
+        let places = places.map(|(limit, place)| (place, limit.payer));
+        let places = in_order_of(places, |(_, payer)| *payer);
         let order: Vec<u8> = places.into_iter().map(|(place, _)| place).collect();
         let bit = |place: &u8| 1_u16.checked_shl((*place).into()).unwrap_or(0);
         Self { bits: order.iter().map(bit).fold(0, |all, bit| all | bit), order }
@@ -33,4 +32,17 @@ impl Payers {
     pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = u8> {
         self.order.iter().copied()
     }
+}
+
+/// A few items in the order of what each says; those that say the same stay in their order. A sort would take 12 KB of code.
+pub(crate) fn in_order_of<T>(
+    items: impl Iterator<Item = T>,
+    says: impl Fn(&T) -> Option<u8>,
+) -> Vec<T> {
+    let mut ordered = Vec::new();
+    for item in items {
+        let at = ordered.partition_point(|other| says(other) <= says(&item));
+        ordered.insert(at, item);
+    }
+    ordered
 }

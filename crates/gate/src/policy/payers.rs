@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::decide::Limits;
+use crate::decide::{Limits, in_order_of};
 use crate::limit::{Kind, NamedLimit};
 
 /// Checks the limits that pay, and gives each its place in the order of the file.
@@ -11,9 +11,9 @@ use crate::limit::{Kind, NamedLimit};
 /// # Errors
 /// The message says what was expected of them, and what was found.
 pub(super) fn check(limits: &mut [NamedLimit]) -> Result<(), String> {
-    let mut payers: alloc::vec::Vec<&mut NamedLimit> =
-        limits.iter_mut().filter(|limit| limit.payer.is_some()).collect();
-    payers.sort_by_key(|limit| limit.payer); // limits of a file all have the same, and stay in its order
+    let payers = limits.iter_mut().filter(|limit| limit.payer.is_some());
+    // limits of a file all have the same, and stay in its order
+    let mut payers = in_order_of(payers, |limit| limit.payer);
     for (limit, place) in payers.iter_mut().zip(0..) {
         is_fit(limit)?;
         limit.payer = Some(place);

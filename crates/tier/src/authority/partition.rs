@@ -324,7 +324,9 @@ impl<T> Partition<T> {
         answers: &mut VecDeque<Completion<T, E>>,
     ) {
         let names: Vec<String> = self.transaction.used().map(|used| used.name.into()).collect();
-        let found: BTreeMap<String, &Option<Vec<u8>>> = names.into_iter().zip(found).collect();
+        let mut of_name = BTreeMap::new();
+        of_name.extend(names.into_iter().zip(found)); // `collect` would sort, which takes more code
+        let found: BTreeMap<String, &Option<Vec<u8>>> = of_name;
         let Some(busy) = &mut self.busy else { return };
         let Queue { decided, of_each_key, .. } = &mut **busy;
         for (asked, _) in decided.drain(..) {
