@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::convert::identity;
+use core::ops::ControlFlow;
 
 use tidegate_gate::{Chance, Policy};
 
@@ -79,7 +80,8 @@ impl Exchange {
     /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream.
     #[must_use]
     pub fn of_key(policy: &Arc<Policy>, asked: &Keyed<'_>, random: Chance<'_>) -> Self {
-        Self::begun(Keyless::of_middleware(policy, asked).plan(Some(asked.key), random))
+        let planned = Keyless::of_middleware(policy, asked).plan(Some(asked.key), random);
+        Self::begun(planned.map(State::from))
     }
 
     fn begun(state: Result<State, Response>) -> Self {
@@ -113,7 +115,7 @@ impl Exchange {
             State::Body(unread, policies) => unread.read(&policies, body, random).into(),
             State::Copy(key, mut keyless) => {
                 keyless.read(body);
-                keyless.plan(key.as_deref(), random).into()
+                keyless.plan(key.as_deref(), random).map(State::from).into()
             }
             other => other,
         });
@@ -136,7 +138,10 @@ impl Exchange {
     pub fn decided(&mut self, outcomes: Vec<Outcome>) {
         self.go_on(|state| match state {
             State::Decide(plan) => State::Done(plan.serve(outcomes)),
-            State::Several(several) => several.decided(outcomes),
+            State::Several(several) => match several.decided(outcomes) {
+                ControlFlow::Continue(several) => State::Several(several),
+                ControlFlow::Break(served) => State::Done(served),
+            },
             other => other,
         });
     }

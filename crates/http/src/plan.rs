@@ -20,7 +20,6 @@ use crate::meter::Estimate;
 use crate::response::Response;
 use crate::served::{Lease, Pass, Reservation, Served};
 use crate::several::Several;
-use crate::state::State;
 
 /// The checks to decide, and the form of the answer.
 #[derive(Clone, Debug)]
@@ -29,6 +28,14 @@ pub(crate) struct Plan {
     pub(crate) form: Form,
     /// How the true cost of the check is known, which is then a reservation.
     pub(crate) metering: Option<Arc<Metering>>,
+}
+
+/// How the checks of a request are decided.
+pub(crate) enum Planned {
+    /// At once.
+    Once(Plan),
+    /// One after another.
+    Several(Box<Several>),
 }
 
 /// One operation on one key.
@@ -177,7 +184,7 @@ impl Keyless {
     }
 
     /// The checks of the request, given the last key.
-    pub(crate) fn plan(self, key: Option<&str>, random: Chance<'_>) -> Result<State, Response> {
+    pub(crate) fn plan(self, key: Option<&str>, random: Chance<'_>) -> Result<Planned, Response> {
         let Self { wants, form, metering, estimate, others } = self;
         let Some(key) = key else { return Err(without_key(&wants.policy, &form)) };
         let estimate = estimate.map(|estimate| estimate.units());
@@ -187,7 +194,7 @@ impl Keyless {
                 checks.push(wants.check(&key, estimate, random)?);
             }
             checks.push(wants.check(key, estimate, random)?);
-            return Ok(State::Several(Several::new(checks, form, metering)));
+            return Ok(Planned::Several(Several::new(checks, form, metering)));
         }
         let check = wants.check(key, estimate, random)?;
         if form == Form::Gate && check.asked.resolved().has(Kind::Lease) {
@@ -199,7 +206,7 @@ impl Keyless {
             );
             return Err(invalid_request(detail));
         }
-        Ok(State::Decide(Plan { checks: [check].into(), form, metering }))
+        Ok(Planned::Once(Plan { checks: [check].into(), form, metering }))
     }
 }
 

@@ -14,6 +14,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
+use core::ops::ControlFlow;
 
 use tidegate_gate::{Asked, Metering};
 
@@ -22,7 +23,6 @@ use crate::answer::{CheckResult, Outcome, forms, headers};
 use crate::plan::{Check, Form, gate};
 use crate::response::Response;
 use crate::served::{Lease, Pass, Reservation, Served};
-use crate::state::State;
 
 /// The checks of a request that are decided one after another.
 #[derive(Clone, Debug)]
@@ -110,23 +110,28 @@ impl Several {
         &self.now
     }
 
-    /// Goes on with one outcome for each of the [`checks`](Self::checks).
-    pub(crate) fn decided(mut self: Box<Self>, outcomes: Vec<Outcome>) -> State {
+    /// Goes on with one outcome for each of the [`checks`](Self::checks). `Break` says what becomes of the request.
+    pub(crate) fn decided(
+        mut self: Box<Self>,
+        outcomes: Vec<Outcome>,
+    ) -> ControlFlow<Served, Box<Self>> {
         if outcomes.len() != self.now.len() {
             let error = internal_error("not every check was decided".to_string());
-            return State::Done(Served::Response(error));
+            return ControlFlow::Break(Served::Response(error));
         }
         match self.step {
             SeveralStep::Look => self.looked(outcomes),
             SeveralStep::Decide(place) => self.asked(place, outcomes),
-            SeveralStep::Undo(refused) => return State::Done(self.refuse(refused, &outcomes)),
+            SeveralStep::Undo(refused) => {
+                return ControlFlow::Break(self.refuse(refused, &outcomes));
+            }
         }
         match self.step {
             SeveralStep::Undo(refused) if self.now.is_empty() => {
-                State::Done(self.refuse(refused, &[]))
+                ControlFlow::Break(self.refuse(refused, &[]))
             }
-            _ if self.now.is_empty() => State::Done(self.pass()),
-            _ => State::Several(self),
+            _ if self.now.is_empty() => ControlFlow::Break(self.pass()),
+            _ => ControlFlow::Continue(self),
         }
     }
 

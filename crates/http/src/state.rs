@@ -15,7 +15,7 @@ use crate::api::policies::{PolicyCall, RevisionTag, UnreadChange};
 use crate::head::{BodyError, MAX_BODY_BYTES};
 use crate::key::FoundKey;
 use crate::key::token::Verify;
-use crate::plan::{Form, Keyless, Plan};
+use crate::plan::{Form, Keyless, Plan, Planned};
 use crate::response::Response;
 use crate::served::Served;
 use crate::several::Several;
@@ -53,6 +53,15 @@ pub(crate) enum State {
 impl From<Result<Self, Response>> for State {
     fn from(begun: Result<Self, Response>) -> Self {
         begun.unwrap_or_else(|response| Self::Done(Served::Response(response)))
+    }
+}
+
+impl From<Planned> for State {
+    fn from(planned: Planned) -> Self {
+        match planned {
+            Planned::Once(plan) => Self::Decide(plan),
+            Planned::Several(several) => Self::Several(several),
+        }
     }
 }
 
@@ -122,7 +131,7 @@ impl State {
         };
         match key.is_some() && keyless.reads_body() {
             true => Ok(Self::Copy(key, keyless)),
-            false => keyless.plan(key.as_deref(), random),
+            false => keyless.plan(key.as_deref(), random).map(Self::from),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::run::{command, root, step, target};
 
 /// The most bytes that a browser loads, compressed. Limits in shadow and limits that warn are 2.4 KB of it, costs that are read from a
 /// response 4 KB.
-const LIMIT: usize = 217 * 1_024;
+const LIMIT: usize = 220 * 1_024;
 
 pub(super) fn build() -> Result<()> {
     let package = root().join("crates/wasm/npm");
