@@ -258,7 +258,7 @@ test("a bucket whose rate is updated does not read the past at the new rate", ()
     limiter.check("a", { cost: 100, now });
     limiter.update(of(to), { now: now + 9_000_000 });
     assert.equal(limiter.peek("a", { now: now + 9_000_000 }).remaining, expected, from);
-    assert.throws(() => limiter.update(of(to), { now: -1 }), { code: "INVALID_TIME" });
+    assert.throws(() => limiter.update(of(to), { now: -1 }), { code: "INVALID_NOW" });
   }
 });
 

@@ -116,7 +116,7 @@ export function admissionOptions(options) {
 export function updateOptions(options) {
   const { policy, now = clock() } = known("options", "INVALID_OPTION", options, ["policy", "now"]);
   requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
-  requireNumber("now", "INVALID_TIME", now);
+  requireNumber("now", "INVALID_NOW", now);
   return { policy, now };
 }
 
