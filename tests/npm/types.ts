@@ -138,7 +138,7 @@ expectTypeOf(limiter.report).toEqualTypeOf<(key: string, report: Report & Option
 expectTypeOf(limiter.dump).returns.toExtend<Uint8Array>();
 expectTypeOf(limiter.restore).toEqualTypeOf<(dump: ArrayBuffer | ArrayBufferView) => void>();
 expectTypeOf(limiter.restore).toBeCallableWith(limiter.dump());
-expectTypeOf(limiter.update).toEqualTypeOf<(policy: Policy | PolicyFile | string, options?: { policy?: string }) => void>();
+expectTypeOf(limiter.update).toEqualTypeOf<(policy: Policy | PolicyFile | string, options?: { policy?: string; now?: number }) => void>();
 expectTypeOf(limiter.limited).toEqualTypeOf<(options?: { now?: number }) => IterableIterator<Limited>>();
 expectTypeOf(limiter.sweep).toEqualTypeOf<(options?: { now?: number }) => void>();
 expectTypeOf(limiter.free).toEqualTypeOf<() => void>();

@@ -10,7 +10,7 @@ expectTypeOf(Policies).toBeConstructibleWith({}, {});
 expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "reserve" | "commit" | "refund">();
 expectTypeOf<Tidegate["fetch"]>().toEqualTypeOf<(request: Request) => Promise<Response>>();
 expectTypeOf<Tidegate["peek"]>().returns.toEqualTypeOf<Promise<Decision>>();
-expectTypeOf<Tidegate["refund"]>().toEqualTypeOf<(unused: Key & { units: number }) => Promise<Decision>>();
+expectTypeOf<Tidegate["refund"]>().toEqualTypeOf<(unused: Key & Repeatable & { units: number }) => Promise<Decision>>();
 expectTypeOf<Omit<Decision, keyof LimitDecision>>().toEqualTypeOf<{
   policy: string; at_us: number; limits: LimitDecision[]; denied?: true; would_allow?: boolean; lease?: string; live?: boolean; factor?: number; degraded?: string;
   id?: string; reserved?: number; expires_at_us?: number; charged?: number; late?: boolean;
