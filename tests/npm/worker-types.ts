@@ -1,7 +1,7 @@
 // The tests compile this file and never run it. It says what `tidegate/worker` must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
 import { Keys, Policies, Tidegate, tidegate } from "tidegate/worker";
-import type { Check, Decision, Key, LimitDecision } from "tidegate/worker";
+import type { Check, Decision, Key, LimitDecision, Repeatable } from "tidegate/worker";
 
 const handler = tidegate("[policies.api]");
 expectTypeOf(handler.fetch).toEqualTypeOf<(request: Request, env: unknown, context: unknown) => Promise<Response>>();
