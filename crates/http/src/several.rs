@@ -179,9 +179,13 @@ impl Several {
     /// The check at this place was refused. `undone` are the outcomes of the operations that gave back what was granted.
     fn refuse(self, refused: usize, undone: &[Outcome]) -> Served {
         let mut undone = undone.iter();
+        let is_known = |outcome: &Outcome| matches!(outcome, Outcome::Decided(_));
         let returned = |one: &OneOf| {
             let own = undone.by_ref().take(one.undone_by);
-            own.fold(true, |all, outcome| all & matches!(outcome, Outcome::Decided(_)))
+            let are_undone = own.fold(true, |all, outcome| all & is_known(outcome));
+            // of an unknown grant only the end of a reservation or lease brings all back
+            let brings_all = one.undone_by > 0 && one.check.asked.is_of_reservation();
+            are_undone && (brings_all || one.outcome.as_ref().is_none_or(is_known))
         };
         let returned: Vec<bool> = self.checks.iter().map(returned).take(refused).collect();
         let result = self.checks.get(refused).and_then(OneOf::result);

@@ -1,5 +1,8 @@
-//! The answers that a table keeps for repeats of requests. They count against the bound of the table, and a full table refuses a
-//! request whose answer it could not keep.
+//! The answers that a table keeps for repeats of requests. They count against the bound of the table and take at most half of it, so
+//! that one caller's answers leave room for the keys of others.
+//!
+//! If there is no room for an answer, the policy's `on_error` says what counts: under `closed` the request fails, so that no repeat is
+//! taken twice; under `open` it is decided and its answer is not kept, because a request that fails would pass uncounted.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -11,7 +14,7 @@ use super::entry::{allocated, without};
 use super::{Table, TableError};
 use crate::decide::{Limits, Verdict};
 use crate::limit::Operation;
-use crate::policy::Resolved;
+use crate::policy::{OnError, Resolved};
 use crate::state::kept;
 
 /// The bytes of an entry of the map: its id, what follows, and as much again, because a node of the map may be half empty.
@@ -62,7 +65,8 @@ impl Answers {
 
 impl Table {
     /// Does the same as [`ask`](Self::ask), and keeps the answer if a repeat of the request [is known](Resolved::known_by). A
-    /// repeat gets the kept answer.
+    /// repeat gets the kept answer. A table without room for the answer fails if the policy's `on_error` is `closed`, and else
+    /// does not keep it.
     ///
     /// # Errors
     /// Fails with [`TableError`]; nothing has changed.
@@ -82,12 +86,19 @@ impl Table {
         }
         let limits = resolved.limits().into_iter().flat_map(Limits::iter).count();
         let bytes = bytes_of(resolved.key().len(), kept::words(limits));
-        let has_room = |table: &Self| table.bytes().saturating_add(bytes) <= table.max_bytes;
+        let has_room = |table: &Self| {
+            let of_answers = table.answers.bytes().saturating_add(bytes);
+            table.bytes().saturating_add(bytes) <= table.max_bytes
+                && of_answers <= table.max_bytes.div_euclid(2)
+        };
         if !has_room(self) && self.may_sweep(now) {
             self.sweep(resolved.policy(), now);
         }
         if !has_room(self) {
-            return Err(TableError::Full { max_bytes: self.max_bytes });
+            return match resolved.policy().on_error() {
+                OnError::Open => self.ask(resolved, now, operation),
+                OnError::Closed => Err(TableError::Full { max_bytes: self.max_bytes }),
+            };
         }
         self.answers.bytes = self.answers.bytes.saturating_add(bytes); // of the answer, while there is none yet
         let verdict = self.ask(resolved, now, operation);

@@ -76,7 +76,7 @@ impl Call {
                 let names_itself = item.names_itself();
                 let check = item.check(policies, random, "")?;
                 match key {
-                    Some(key) => key.apply(check, names_itself),
+                    Some(key) => key.apply(body, check, names_itself),
                     None => Ok(check),
                 }
             }

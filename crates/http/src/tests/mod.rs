@@ -133,7 +133,7 @@ pub(crate) fn json(response: &Response) -> Value {
 
 /// A server that is open to everybody, with states in a table and a clock that a test sets.
 pub(crate) struct Server {
-    policies: Arc<Policies>,
+    pub(crate) policies: Arc<Policies>,
     table: Table,
     now: Timestamp,
 }

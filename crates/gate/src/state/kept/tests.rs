@@ -178,6 +178,26 @@ fn a_full_table_refuses_a_request_whose_answer_it_could_not_keep() {
 }
 
 #[test]
+fn no_key_passes_uncounted_because_an_answer_has_no_room() {
+    let open = policy(&(String::from("on_error = 'open'\n") + LIMITS));
+    let mut table = table(Table::least_bytes(&open) + 4_000);
+    let mut granted = 0;
+    for id in 0..1_000 {
+        let of = asked(&open, "k", Id([id, 0]), 9);
+        let verdict = table.ask_once(&of, Timestamp(0), &Operation::from(1)).unwrap();
+        granted += u64::from(verdict.decision.is_allowed());
+        // returns nothing, and fills the room of answers
+        table
+            .ask_once(&asked(&open, "k", Id([id, 1]), 9), Timestamp(0), &Operation::Release(A))
+            .unwrap();
+    }
+    assert_eq!(granted, 5);
+    // half of the room stays for other keys
+    let other = Resolved::new(&open, "other").unwrap();
+    assert!(table.ask(&other, Timestamp(0), &Operation::from(1)).unwrap().decision.is_allowed());
+}
+
+#[test]
 fn kept_answers_live_through_an_edit_of_the_policy() {
     let (before, after) = (policy(LIMITS), policy(&LIMITS.replace("capacity = 5", "capacity = 6")));
     let (mut old, mut new) = (table(1 << 16), table(1 << 16));

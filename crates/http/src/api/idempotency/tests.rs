@@ -1,9 +1,8 @@
-use std::string::{String, ToString};
+use std::string::ToString;
 use std::vec::Vec;
 
 use serde_json::{Value, json};
 
-use super::IdempotencyKey;
 use crate::response::Response;
 use crate::tests::{SECOND, Server, about, header, json as body_of};
 
@@ -34,10 +33,6 @@ fn used(server: &mut Server) -> u64 {
     5 - server.json("GET", "/v1/keys/p/k", "")["remaining"].as_u64().unwrap()
 }
 
-fn parse(value: &str) -> Option<String> {
-    IdempotencyKey::parse(value).map(|key| key.0)
-}
-
 #[test]
 fn a_key_is_a_structured_string_or_bare() {
     let longest = "x".repeat(255);
@@ -46,6 +41,9 @@ fn a_key_is_a_structured_string_or_bare() {
         ("8e03978e-40d5", Some("8e03978e-40d5")),
         (r#""a\"b\\c""#, Some(r#"a"b\c"#)),
         ("a b", Some("a b")),
+        ("a, b", None),
+        ("\"a, b\"", Some("a, b")),
+        ("\"a\", \"b\"", None),
         (longest.as_str(), Some(longest.as_str())),
         ("", None),
         ("\"\"", None),
@@ -58,7 +56,7 @@ fn a_key_is_a_structured_string_or_bare() {
         ("é", None),
         (&("x".to_string() + &longest), None),
     ] {
-        assert_eq!(parse(value).as_deref(), key, "{value}");
+        assert_eq!(super::parse(value).as_deref(), key, "{value}");
     }
 }
 
@@ -176,4 +174,13 @@ fn a_key_that_could_not_work_is_an_error() {
         &[("idempotency-key", "")],
     );
     assert_eq!((gate.status, header(&gate, "ratelimit")), (204, Some("\"plain\";r=3;t=60")));
+}
+
+#[test]
+fn an_edit_makes_no_other_request_of_a_repeat() {
+    let mut server = Server::new(POLICIES);
+    let first = call(&mut server, "a", "/v1/check", &about(""));
+    let edited = POLICIES.replace("idempotency = '10m'", "idempotency = '10m'\ncost = 2");
+    server.policies = tidegate_gate::Policies::parse(&edited).unwrap().into();
+    assert_eq!(call(&mut server, "a", "/v1/check", &about("")), first);
 }
