@@ -12,7 +12,7 @@ use redis::{AsyncCommands, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::dialer::{Dialer, Open};
+use super::dialer::{Dialer, Open, no_handshake};
 use super::shared::RedisTls;
 use crate::store::error::StoreError;
 
@@ -45,6 +45,8 @@ struct Attempt {
     connected: watch::Receiver<Option<RedisResult<Open>>>,
     /// The number of questions in a row that missed the deadline.
     missed: AtomicU32,
+    /// The server was reached, and TLS is being agreed upon.
+    in_handshake: AtomicBool,
     is_dead: AtomicBool,
 }
 
@@ -103,7 +105,10 @@ impl Connection {
             let heard = attempt.verdict_of();
             if heard <= since {
                 attempt.missed();
-                return Err(StoreError::Deadline(self.deadline));
+                return Err(match attempt.in_handshake.load(Ordering::Relaxed) {
+                    true => no_handshake(self.deadline).into(),
+                    false => StoreError::Deadline(self.deadline),
+                });
             }
             since = heard;
         }
@@ -131,13 +136,18 @@ impl Connection {
     /// Connects in its own task, so a caller that goes away does not end the attempt.
     fn begin(&self) -> Arc<Attempt> {
         let (sender, connected) = watch::channel(None);
-        let (missed, is_dead) = (AtomicU32::new(0), AtomicBool::new(false));
-        let (began, heard) = (Instant::now(), Mutex::new(Instant::now()));
-        let attempt = Arc::new(Attempt { began, heard, connected, missed, is_dead });
+        let attempt = Arc::new(Attempt {
+            began: Instant::now(),
+            heard: Mutex::new(Instant::now()),
+            connected,
+            missed: AtomicU32::new(0),
+            in_handshake: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
+        });
         let connecting = Arc::clone(&attempt);
         let (dialer, deadline) = (Arc::clone(&self.dialer), self.deadline);
         tokio::spawn(async move {
-            let connection = dialer.connect(deadline).await;
+            let connection = dialer.connect(deadline, &connecting.in_handshake).await;
             if connection.is_err() {
                 connecting.end(); // its error answers nobody who asks later
             }

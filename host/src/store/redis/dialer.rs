@@ -1,11 +1,13 @@
 //! Connects to a Redis, over TLS or without it.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::{AsyncConnectionConfig, Client, RedisError, RedisResult};
 use tokio::task::JoinSet;
 
 use super::address::{Address, address};
@@ -45,10 +47,17 @@ impl Dialer {
         Ok(Self::Plain(Client::open(info)?))
     }
 
-    pub(super) async fn connect(&self, deadline: Duration) -> RedisResult<Open> {
+    /// Says in `in_handshake` whether the server was reached and TLS is being agreed upon.
+    pub(super) async fn connect(
+        &self,
+        deadline: Duration,
+        in_handshake: &AtomicBool,
+    ) -> RedisResult<Open> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(deadline))
             .set_response_timeout(None); // each question has a deadline of its own
+        #[cfg(not(feature = "tls"))]
+        let _ = in_handshake;
         match self {
             Self::Plain(client) => {
                 let connection =
@@ -56,10 +65,15 @@ impl Dialer {
                 Ok(Open { connection, _driver: None })
             }
             #[cfg(feature = "tls")]
-            Self::Tls(tls) => match tokio::time::timeout(deadline, tls.connect(config)).await {
-                Ok(connected) => connected,
-                Err(elapsed) => Err(std::io::Error::from(elapsed).into()),
-            },
+            Self::Tls(tls) => tls.connect(deadline, config, in_handshake).await,
         }
     }
+}
+
+/// A Redis that does not speak TLS waits for the rest of a command, and says nothing.
+pub(super) fn no_handshake(deadline: Duration) -> RedisError {
+    let told = format!(
+        "TLS: no answer to the handshake within {deadline:?}: the server may not speak TLS at this port"
+    );
+    io::Error::new(io::ErrorKind::TimedOut, told).into()
 }

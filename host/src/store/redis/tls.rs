@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
@@ -16,13 +18,14 @@ use redis::{
 };
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::dialer::Open;
+use super::dialer::{Open, no_handshake};
 use super::shared::{RedisClientFiles, RedisTls};
 use crate::store::error::StoreError;
 
@@ -59,10 +62,29 @@ impl Tls {
         })
     }
 
-    pub(super) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<Open> {
+    pub(super) async fn connect(
+        &self,
+        deadline: Duration,
+        config: AsyncConnectionConfig,
+        in_handshake: &AtomicBool,
+    ) -> RedisResult<Open> {
+        match timeout(deadline, self.open(config, in_handshake)).await {
+            Ok(connected) => connected,
+            Err(_) if in_handshake.load(Ordering::Relaxed) => Err(no_handshake(deadline)),
+            Err(elapsed) => Err(io::Error::from(elapsed).into()),
+        }
+    }
+
+    async fn open(
+        &self,
+        config: AsyncConnectionConfig,
+        in_handshake: &AtomicBool,
+    ) -> RedisResult<Open> {
         let stream = self.reach().await?;
+        in_handshake.store(true, Ordering::Relaxed);
         let stream =
             self.connector.connect(self.name.clone(), stream).await.map_err(|e| explained(&e))?;
+        in_handshake.store(false, Ordering::Relaxed);
         // a server tells after the handshake that it does not accept the client's certificate
         let (connection, driver) =
             MultiplexedConnection::new_with_config(&self.login, stream, config)
@@ -184,7 +206,8 @@ fn explained(error: &io::Error) -> io::Error {
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
                 "the certificate of the server has another name than the URL"
             }
-            Certificate::UnknownIssuer => {
+            // one that has the name of a trusted CA and another key
+            Certificate::UnknownIssuer | Certificate::BadSignature => {
                 "no trusted CA has signed the certificate of the server (`--redis-ca` and `RedisTls::ca` name the CA)"
             }
             _ => "the certificate of the server is not accepted",
@@ -195,9 +218,14 @@ fn explained(error: &io::Error) -> io::Error {
             Alert::HandshakeFailure => {
                 "the server refuses the handshake; it may demand a client certificate"
             }
-            Alert::UnknownCA | Alert::BadCertificate | Alert::CertificateExpired => {
-                "the server does not accept the client certificate"
-            }
+            Alert::UnknownCA
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::AccessDenied
+            | Alert::DecryptError => "the server does not accept the client certificate",
             _ => "the server refuses the connection",
         },
         _ if error.kind() == io::ErrorKind::UnexpectedEof => {
