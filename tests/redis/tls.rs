@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -60,6 +61,21 @@ async fn a_connection_over_tls_that_redis_closed_while_it_was_idle_fails_no_deci
         assert!(closed >= 1);
         wait(Duration::from_secs(1)).await;
     }
+}
+
+#[tokio::test]
+async fn a_user_logs_in_over_tls_and_chooses_a_database() {
+    let authority = Authority::new();
+    let own = authority.sign("server", "127.0.0.1", VALID);
+    let Some((server, url)) = authority.redis(&own, Demand::Nothing) else { return };
+    let user = [&b"ACL"[..], b"SETUSER", b"u", b"on", b">sec?ret", b"~*", b"+@all"];
+    let _: () = ask(&server, &user).await;
+    let url = url.replace("://", "://u:sec%3Fret@") + "/2";
+    let (store, policy) = (over_tls(&url, authority.trusted(None)), bucket());
+    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().decision.is_allowed());
+    let clients: String = ask(&server, &[b"CLIENT", b"LIST"]).await;
+    let is_ours = |line: &str| line.contains(" db=2 ") && line.contains(" user=u ");
+    assert!(clients.lines().any(is_ours), "{clients}");
 }
 
 #[tokio::test]
@@ -176,9 +192,14 @@ fn the_cas_of_the_system_are_trusted_unless_one_is_named() {
     let (ca, other) = (authority.file("ca.pem"), other.file("ca.pem"));
     let check = ["check", "--policy", "closed", "--key", "k", "--redis", &url];
     let named = [&check[..], &["--redis-ca", ca.to_str().unwrap()]].concat();
-    for (arguments, system, code) in
-        [(&check[..], &ca, 0), (&check, &other, 2), (&named, &other, 0), (&named, &own.key, 0)]
-    {
+    let misnamed = [&check[..], &["--redis-ca", other.to_str().unwrap()]].concat();
+    for (arguments, system, code) in [
+        (&check[..], &ca, 0),
+        (&check, &other, 2),
+        (&named, &other, 0),
+        (&named, &own.key, 0),
+        (&misnamed, &ca, 2),
+    ] {
         let (found, written) = run(arguments, &[("SSL_CERT_FILE", system)]);
         assert_eq!(found, code, "{arguments:?}: {written}");
     }
@@ -194,7 +215,7 @@ fn a_file_that_cannot_be_used_ends_the_command_at_the_start() {
     let authority = Authority::new();
     let one = authority.sign("one", "tidegate", VALID);
     let two = authority.sign("two", "tidegate", VALID);
-    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
     let none = text(&authority.file("none.pem"));
     let garbled = authority.file("garbled.pem");
     let secret = fs::read_to_string(&one.key).unwrap().lines().nth(1).unwrap().to_owned();
