@@ -275,7 +275,10 @@ fn files_for_tls_are_refused_where_they_would_be_ignored() {
 #[test]
 fn a_host_reads_the_files_of_its_redis_from_the_environment() {
     let missing = Authority::new().file("missing.pem");
-    let serve = ["serve", "--listen", "127.0.0.1:0", "--redis", "rediss://127.0.0.1:1"];
+    // a host that ignored the files would end, too, because its address is taken
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let serve = ["serve", "--listen", &listen, "--redis", "rediss://127.0.0.1:1"];
     let (code, written) = run(&serve, &[("TIDEGATE_REDIS_CA", &missing)]);
     assert!(code == 2 && written.contains("cannot be read"), "{written}");
     let client = [("TIDEGATE_REDIS_CERT", &*missing), ("TIDEGATE_REDIS_KEY", &missing)];
