@@ -20,7 +20,7 @@ pub mod replay;
 pub mod serve;
 pub mod store;
 
-pub use store::{Memory, Redis, RedisOptions, Store, StoreError};
+pub use store::{Memory, Redis, RedisClientFiles, RedisOptions, RedisTls, Store, StoreError};
 pub use tidegate_gate as gate;
 pub use tidegate_gate::{Decision, Operation, Policies, Policy, Resolved, Timestamp, Verdict};
 #[cfg(feature = "command")]

@@ -63,15 +63,14 @@ fn an_address_that_is_not_one_of_a_redis_says_what_to_write() {
     folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
     for (address, shown, message) in [
         (
-            "rediss://user:hunter2@h:6379",
-            "rediss://…@h:6379",
-            "Redis over TLS is not there yet: expected `redis://HOST:PORT`, found `rediss://`; use a tunnel on this \
-             machine that speaks TLS with Redis, such as stunnel",
+            "rediss://user:hunter2@h:6379#insecure",
+            "rediss://…@h:6379#…",
+            "expected no `#insecure`: the certificate of a Redis is always verified",
         ),
         (
             "localhost:6379",
             "localhost:6379",
-            "expected `redis://HOST:PORT` or `redis+unix:///PATH`",
+            "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `redis+unix:///PATH`",
         ),
         (
             "redis://127.0.0.1?db=2",

@@ -94,7 +94,7 @@ async fn a_write_whose_answer_is_lost_is_not_repeated() {
 }
 
 /// Moves the clock by which questions and connections age.
-async fn wait(time: Duration) {
+pub(super) async fn wait(time: Duration) {
     tokio::task::yield_now().await; // operations that were just begun ask their questions
     tokio::time::pause();
     tokio::time::advance(time).await;

@@ -15,7 +15,7 @@ use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
 use super::describe::{describe, routes};
-use super::{PolicyFile, calendars, say};
+use super::{PolicyFile, RedisFiles, calendars, say};
 
 /// Validate the policy file and describe it, or decide on one request
 #[derive(clap::Args)]
@@ -53,6 +53,8 @@ pub(crate) struct Arguments {
     /// Decide in this Redis instead of in a fresh store in memory
     #[arg(long, value_name = "URL", requires = "key")]
     redis: Option<String>,
+    #[command(flatten)]
+    redis_files: RedisFiles,
 }
 
 #[derive(Serialize)]
@@ -99,7 +101,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     if asked.lease().is_some() && !named {
         bail!("--lease: {}", OperationError::NeedsLease); // the command does not print a random name
     }
-    let options = RedisOptions { deadline: Duration::from_secs(5), ..RedisOptions::default() };
+    let (deadline, tls) = (Duration::from_secs(5), arguments.redis_files.tls());
+    let options = RedisOptions { deadline, tls, ..RedisOptions::default() };
     let store = super::store(&policies, arguments.redis.as_deref(), options, usize::MAX)?;
     let verdict = store.operate(asked.resolved(), clock::now(), asked.operation()).await?;
     let decision = asked.said(verdict).decision;

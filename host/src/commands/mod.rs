@@ -4,6 +4,7 @@ mod calendars;
 pub(crate) mod check;
 mod describe;
 pub(crate) mod parity;
+mod redis_files;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod serve;
@@ -20,6 +21,8 @@ use tidegate::replay::Backend;
 use tidegate::serve::warn;
 use tidegate::store::{Redis, RedisOptions, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(crate) use self::redis_files::RedisFiles;
 
 /// The option that names the policy file, the same for every command.
 #[derive(clap::Args)]

@@ -13,7 +13,7 @@ use tidegate::replay::{Backend, BackendKind, DecisionForm, Event, Line, Target, 
 use tokio::sync::mpsc;
 
 use super::report::Report;
-use super::{Interrupts, PolicyFile, say};
+use super::{Interrupts, PolicyFile, RedisFiles, say};
 
 /// How many lines are decided together: enough to fill a round trip, few enough to keep in memory.
 const CHUNK: usize = 1_000;
@@ -62,6 +62,8 @@ pub(crate) struct Servers {
     /// Use this Redis instead of starting one
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
+    #[command(flatten)]
+    redis_files: RedisFiles,
     /// Use this Worker instead of starting one; it must run with TIDEGATE_TRUST_CALLER_TIME=true
     #[arg(long, value_name = "URL")]
     worker: Option<String>,
@@ -87,7 +89,8 @@ impl Servers {
     }
 
     pub(crate) fn target(self, policies: String) -> Target {
-        Target { policies, redis: self.redis, worker: self.worker, token: self.token }
+        let (redis, redis_tls) = (self.redis, self.redis_files.tls());
+        Target { policies, redis, redis_tls, worker: self.worker, token: self.token }
     }
 }
 

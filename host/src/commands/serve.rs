@@ -15,7 +15,7 @@ use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{PolicyFile, say};
+use super::{PolicyFile, RedisFiles, say};
 
 /// Serve the decision API over HTTP
 #[derive(clap::Args)]
@@ -49,7 +49,13 @@ Calls:
 Examples:
   tidegate serve
   TIDEGATE_TOKEN=secret tidegate serve --listen 0.0.0.0:8080 --redis redis://127.0.0.1:6379
+  tidegate serve --redis rediss://redis.example.net:6379 --redis-ca ca.pem
   curl http://127.0.0.1:8080/v1/check -d '{\"policy\":\"login\",\"key\":\"user:42\"}'")]
+#[command(
+    mut_arg("redis_ca", |ca| ca.env("TIDEGATE_REDIS_CA")),
+    mut_arg("redis_cert", |certificate| certificate.env("TIDEGATE_REDIS_CERT")),
+    mut_arg("redis_key", |key| key.env("TIDEGATE_REDIS_KEY"))
+)] // only a server reads its Redis from the environment
 pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,
@@ -69,6 +75,8 @@ pub(crate) struct Arguments {
     /// How far the clocks of Redis and all hosts may differ, in ms; states are kept this much longer
     #[arg(long, value_name = "MS", requires = "redis", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
     redis_max_skew: u64,
+    #[command(flatten)]
+    redis_files: RedisFiles,
     /// How much memory the states may take, in bytes or with a unit: KiB, MiB or GiB. The policies share
     /// it in equal parts. A full part learns no new keys: for them the policy's `on_error` decides
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, conflicts_with = "redis")]
@@ -123,6 +131,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         deadline: Duration::from_millis(arguments.redis_deadline),
         ttl_margin: Micros(arguments.redis_max_skew.saturating_mul(1_000)),
         clock: Some(tidegate::clock::now),
+        tls: arguments.redis_files.tls(),
         ..RedisOptions::default()
     };
     for policy in policies.all() {

@@ -15,7 +15,7 @@ use super::trace::Event;
 use super::wasmtime::Guest;
 use super::worker::Worker;
 use crate::local::{RedisServer, Workerd, WorkerdOptions};
-use crate::store::{Memory, Redis, RedisOptions};
+use crate::store::{Memory, Redis, RedisOptions, RedisTls};
 
 /// The bound on the states of a policy in memory. It is larger than the states of any trace that is replayed
 /// here.
@@ -58,6 +58,8 @@ pub struct Target {
     pub policies: String,
     /// The URL of a Redis.
     pub redis: Option<String>,
+    /// The files of that Redis, if its URL is one of TLS.
+    pub redis_tls: RedisTls,
     /// The URL of a Worker that has these policies and decides at the times given to it.
     pub worker: Option<String>,
     /// The token of that Worker.
@@ -96,9 +98,7 @@ impl Backend {
                 };
                 Self::Memory(policies.all().iter().map(table).collect::<Result<_>>()?)
             }
-            BackendKind::Redis => {
-                Self::Redis(Box::new(RedisReplay::start(target.redis.as_deref()).await?))
-            }
+            BackendKind::Redis => Self::Redis(Box::new(RedisReplay::start(target).await?)),
             BackendKind::Wasmtime => Self::Wasmtime(Box::new(Guest::start()?)),
             BackendKind::Worker => Self::Worker(match &target.worker {
                 Some(url) => Worker::at(policies, url.clone(), target.token.clone(), None)?,
@@ -194,7 +194,8 @@ impl Backend {
 }
 
 impl RedisReplay {
-    async fn start(url: Option<&str>) -> Result<Self> {
+    async fn start(target: &Target) -> Result<Self> {
+        let url = target.redis.as_deref();
         let server = if url.is_none() { Some(RedisServer::start()?) } else { None };
         let url = url.or(server.as_ref().map(RedisServer::url)).unwrap_or_default();
         let started = crate::clock::now().0;
@@ -203,6 +204,7 @@ impl RedisReplay {
             prefix: format!("replay-{}-{started}:", std::process::id()),
             ttl_margin: TTL_MARGIN,
             clock: None, // the trace has the times
+            tls: target.redis_tls.clone(),
         };
         let store = Redis::new(url, options).context("--redis")?;
         store.ping().await.context("--redis")?;

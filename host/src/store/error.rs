@@ -40,6 +40,9 @@ pub enum StoreError {
     /// URL, because it may contain a password.
     #[error("{0}")]
     Address(String),
+    /// TLS with Redis cannot be set up, for example because a file holds no certificate. The text names the file.
+    #[error("{0}")]
+    Tls(String),
     /// Redis refused, or could not be reached. A grant may have been written nevertheless.
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // not a `source`: the message already contains its text
@@ -122,6 +125,7 @@ impl StoreError {
             Self::Redis(_)
             | Self::Unreadable { .. }
             | Self::Address(_)
+            | Self::Tls(_)
             | Self::NoPolicy(_)
             | Self::Transaction(_)
             | Self::Abandoned => "the store is unavailable",

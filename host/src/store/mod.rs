@@ -31,7 +31,7 @@ use tidegate_tier::cache::Counts;
 
 pub use error::StoreError;
 pub use memory::{Memory, TooLittleMemory};
-pub use redis::{Redis, RedisOptions};
+pub use redis::{Redis, RedisClientFiles, RedisOptions, RedisTls};
 
 /// A place where the states of keys are kept.
 #[derive(Debug)]

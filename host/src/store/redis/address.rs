@@ -6,25 +6,32 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use crate::store::error::StoreError;
 
+/// Where a Redis is, and who asks it.
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) info: ConnectionInfo,
+    pub(super) is_tls: bool,
+}
+
 /// Reads the address of a Redis. Errors do not repeat it, because it may contain a password.
 ///
 /// Whatever this store would ignore is an error, because the caller means something by it: `?db=2` behind a host
 /// would use database 0.
-pub(super) fn address(text: &str) -> Result<ConnectionInfo, StoreError> {
+pub(super) fn address(text: &str) -> Result<Address, StoreError> {
     let refused = |reason: &str| Err(StoreError::Address(reason.to_owned()));
     let scheme = text.split(':').next().unwrap_or_default().to_ascii_lowercase();
-    let is_socket = match &*scheme {
-        "redis" | "valkey" => false,
-        "redis+unix" | "valkey+unix" | "unix" => true,
+    let (is_socket, is_tls) = match &*scheme {
+        "redis" | "valkey" => (false, false),
+        "redis+unix" | "valkey+unix" | "unix" => (true, false),
+        "rediss" | "valkeys" if cfg!(feature = "tls") => (false, true),
         "rediss" | "valkeys" => {
             return refused(&format!(
-                "Redis over TLS is not there yet: expected `redis://HOST:PORT`, found `{scheme}://`; use a \
-                 tunnel on this machine that speaks TLS with Redis, such as stunnel"
+                "`{scheme}://`: expected a build with the feature `tls` of the crate `tidegate`, found one without it"
             ));
         }
-        _ => return refused("expected `redis://HOST:PORT` or `redis+unix:///PATH`"),
+        _ => return refused(SCHEMES),
     };
-    let Some(url) = redis::parse_redis_url(text) else {
+    let Some(mut url) = redis::parse_redis_url(text) else {
         return refused(
             "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`, with `%` and two digits for each special \
              character of a password",
@@ -42,6 +49,12 @@ pub(super) fn address(text: &str) -> Result<ConnectionInfo, StoreError> {
     if !is_socket && !database.is_empty() && !is_number(database) {
         return refused("expected the number of a database, as in `redis://127.0.0.1:6379/2`");
     }
+    if is_tls && url.fragment() == Some("insecure") {
+        return refused(
+            "expected no `#insecure`: the certificate of a Redis is always verified; to trust the CA that signed \
+             it, name the CA's file (`--redis-ca`, `RedisTls::ca`)",
+        );
+    }
     let is_known = |(name, value): (Cow<'_, str>, Cow<'_, str>)| match &*name {
         "protocol" => matches!(&*value, "2" | "3" | "resp2" | "resp3"),
         "db" => is_socket && is_number(&value),
@@ -56,8 +69,14 @@ pub(super) fn address(text: &str) -> Result<ConnectionInfo, StoreError> {
              the password come before the host, as in `redis://USER:PASSWORD@HOST:PORT/DATABASE`"
         });
     }
-    Ok(url.into_connection_info()?)
+    if is_tls && url.set_scheme("redis").is_err() {
+        return refused(SCHEMES); // never: both schemes are of the same kind
+    }
+    Ok(Address { info: url.into_connection_info()?, is_tls })
 }
+
+const SCHEMES: &str =
+    "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `redis+unix:///PATH`";
 
 #[cfg(test)]
 mod tests {
@@ -79,7 +98,7 @@ mod tests {
             ("valkey+unix:///run/redis.sock", "/run/redis.sock", 0),
             ("unix:/run/redis.sock", "/run/redis.sock", 0),
         ] {
-            let found = address(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let found = address(text).unwrap_or_else(|error| panic!("{text}: {error}")).info;
             assert_eq!(
                 (&*found.addr().to_string(), found.redis_settings().db()),
                 (shown, database)
@@ -91,7 +110,7 @@ mod tests {
 
     #[test]
     fn anything_else_says_what_to_write_and_repeats_no_password() {
-        let scheme = "expected `redis://HOST:PORT` or `redis+unix:///PATH`";
+        let scheme = super::SCHEMES;
         let url = "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`, with `%` and two digits for each special \
                    character of a password";
         let host = "expected a host, as in `redis://127.0.0.1:6379`, found none";
@@ -99,10 +118,7 @@ mod tests {
         let database = "expected the number of a database, as in `redis://127.0.0.1:6379/2`";
         let options = "expected only `protocol=2` or `3` after `?`, and no `#`";
         let of_socket = "expected only `db=NUMBER`, `user=…`, `pass=…` and `protocol=2` or `3` after `?`, and no `#`";
-        let tls = "Redis over TLS is not there yet: expected `redis://HOST:PORT`, found";
         for (text, expected) in [
-            ("rediss://user:secret@h:6379", format!("{tls} `rediss://`; use a tunnel").as_str()),
-            ("VALKEYS://h", &format!("{tls} `valkeys://`; use a tunnel")),
             ("", scheme),
             ("localhost", scheme),
             ("127.0.0.1:6379", scheme),
@@ -134,6 +150,42 @@ mod tests {
             let found = address(text).expect_err(text).to_string();
             assert!(found.starts_with(expected), "{text}: {found}");
             assert!(!found.contains("secret"), "{text}: {found}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn an_address_over_tls_has_all_that_one_without_it_has() {
+        for scheme in ["rediss", "valkeys", "RedisS"] {
+            let found = address(&format!("{scheme}://user:sec%3Fret@h:6380/2?protocol=3")).unwrap();
+            let login = found.info.redis_settings();
+            assert_eq!((&*found.info.addr().to_string(), login.db()), ("h:6380", 2));
+            assert_eq!((login.username(), login.password()), (Some("user"), Some("sec?ret")));
+            assert!(found.is_tls && !address("redis://h").unwrap().is_tls);
+        }
+        let host = "expected a host, as in `redis://127.0.0.1:6379`, found none";
+        let options = "expected only `protocol=2` or `3` after `?`, and no `#`";
+        for (text, expected) in [
+            ("rediss://", host),
+            ("rediss://user:secret@h#insecure", "expected no `#insecure`: the certificate"),
+            ("valkeys://h#insecure", "expected no `#insecure`: the certificate"),
+            ("rediss://h?insecure=true", options),
+            ("rediss://h#secret", options),
+            ("rediss+unix:///run/redis.sock", super::SCHEMES),
+        ] {
+            let found = address(text).unwrap_err().to_string();
+            assert!(found.starts_with(expected), "{text}: {found}");
+            assert!(!found.contains("secret"), "{text}: {found}");
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn an_address_over_tls_says_which_feature_is_missing() {
+        for scheme in ["rediss", "valkeys"] {
+            let found = address(&format!("{scheme}://user:secret@h:6379")).unwrap_err().to_string();
+            let expected = format!("`{scheme}://`: expected a build with the feature `tls`");
+            assert!(found.starts_with(&expected) && !found.contains("secret"), "{found}");
         }
     }
 }

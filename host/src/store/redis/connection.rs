@@ -8,14 +8,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{
-    AsyncCommands, AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult,
-    ServerErrorKind,
-};
+use redis::{AsyncCommands, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::address::address;
+use super::dialer::{Dialer, Open, no_handshake};
+use super::shared::RedisTls;
 use crate::store::error::StoreError;
 
 /// A connection on which this many questions in a row missed the deadline counts as dead.
@@ -32,7 +30,7 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// One connection for all callers. It is replaced when it is dead or leads to a server that is not the
 /// master.
 pub(super) struct Connection {
-    client: Client,
+    dialer: Arc<Dialer>,
     deadline: Duration,
     /// Opened at the first use, because a connection needs a runtime to live in.
     current: Mutex<Option<Arc<Attempt>>>,
@@ -44,17 +42,19 @@ struct Attempt {
     /// When the last answer arrived.
     heard: Mutex<Instant>,
     /// `None` until the attempt has succeeded or failed.
-    connected: watch::Receiver<Option<RedisResult<MultiplexedConnection>>>,
+    connected: watch::Receiver<Option<RedisResult<Open>>>,
     /// The number of questions in a row that missed the deadline.
     missed: AtomicU32,
+    /// The server was reached, and TLS is being agreed upon.
+    in_handshake: AtomicBool,
     is_dead: AtomicBool,
 }
 
 impl Connection {
     /// A connection to the Redis at `url`. It connects at the first question.
-    pub(super) fn new(url: &str, deadline: Duration) -> Result<Self, StoreError> {
-        let info = address(url)?.set_tcp_settings(tcp_settings(deadline));
-        Ok(Self { client: Client::open(info)?, deadline, current: Mutex::new(None) })
+    pub(super) fn new(url: &str, files: &RedisTls, deadline: Duration) -> Result<Self, StoreError> {
+        let dialer = Arc::new(Dialer::new(url, files, tcp_settings(deadline))?);
+        Ok(Self { dialer, deadline, current: Mutex::new(None) })
     }
 
     /// Asks Redis whether it is there if the connection was idle, because Redis closes idle connections. After a
@@ -105,7 +105,10 @@ impl Connection {
             let heard = attempt.verdict_of();
             if heard <= since {
                 attempt.missed();
-                return Err(StoreError::Deadline(self.deadline));
+                return Err(match attempt.in_handshake.load(Ordering::Relaxed) {
+                    true => no_handshake(self.deadline).into(),
+                    false => StoreError::Deadline(self.deadline),
+                });
             }
             since = heard;
         }
@@ -133,16 +136,18 @@ impl Connection {
     /// Connects in its own task, so a caller that goes away does not end the attempt.
     fn begin(&self) -> Arc<Attempt> {
         let (sender, connected) = watch::channel(None);
-        let (missed, is_dead) = (AtomicU32::new(0), AtomicBool::new(false));
-        let (began, heard) = (Instant::now(), Mutex::new(Instant::now()));
-        let attempt = Arc::new(Attempt { began, heard, connected, missed, is_dead });
+        let attempt = Arc::new(Attempt {
+            began: Instant::now(),
+            heard: Mutex::new(Instant::now()),
+            connected,
+            missed: AtomicU32::new(0),
+            in_handshake: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
+        });
         let connecting = Arc::clone(&attempt);
-        let (client, deadline) = (self.client.clone(), self.deadline);
+        let (dialer, deadline) = (Arc::clone(&self.dialer), self.deadline);
         tokio::spawn(async move {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(deadline))
-                .set_response_timeout(None); // `ask` has a deadline of its own
-            let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+            let connection = dialer.connect(deadline, &connecting.in_handshake).await;
             if connection.is_err() {
                 connecting.end(); // its error answers nobody who asks later
             }
@@ -156,7 +161,7 @@ impl Attempt {
     async fn connection(&self) -> RedisResult<MultiplexedConnection> {
         let mut connected = self.connected.clone();
         match connected.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(connection)) => connection.clone(),
+            Ok(Some(open)) => open.clone().map(|open| open.connection),
             _ => Err(RedisError::from((ErrorKind::Client, "the runtime of the connection ended"))),
         }
     }

@@ -11,10 +11,13 @@
 
 mod address;
 mod connection;
+mod dialer;
 mod driver;
 mod node;
 mod shared;
 mod swap;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -31,8 +34,8 @@ use tokio::sync::oneshot;
 use self::connection::Connection;
 use self::driver::{Queue, VerdictOrFailure};
 use self::node::{Node, Step};
-pub use self::shared::RedisOptions;
 use self::shared::{MOST_DEADLINES, Shared};
+pub use self::shared::{RedisClientFiles, RedisOptions, RedisTls};
 use super::error::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
@@ -75,15 +78,16 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// A store in the Redis at `url`, such as `redis://127.0.0.1:6379`. The store connects at the first
-    /// operation. It connects again when the connection is lost, when two questions in a row get no
+    /// A store in the Redis at `url`, such as `redis://127.0.0.1:6379`, or `rediss://…` over TLS with the feature
+    /// `tls`. The store reads the files for TLS now, and connects at the first operation. It connects again when the connection is lost, when two questions in a row get no
     /// answer, or when the server takes no writes.
     ///
     /// # Errors
-    /// Returns [`StoreError::Address`] if the URL is not one of a Redis.
+    /// Returns [`StoreError::Address`] if the URL is not one of a Redis, and [`StoreError::Tls`] if a file for TLS
+    /// cannot be used.
     pub fn new(url: &str, mut options: RedisOptions) -> Result<Self, StoreError> {
         options.deadline = options.deadline.min(LONGEST_DEADLINE);
-        let connection = Connection::new(url, options.deadline)?;
+        let connection = Connection::new(url, &options.tls, options.deadline)?;
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
         let overloaded = AtomicU64::new(0);

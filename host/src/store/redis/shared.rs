@@ -1,5 +1,6 @@
 //! What the driver shares with the callers.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -29,12 +30,35 @@ pub struct RedisOptions {
     /// this clock, because an older time can turn a key's clock back. Without a clock the caller's time
     /// always counts, and every operation asks Redis, whatever the policy lets nodes answer: replays need both.
     pub clock: Option<fn() -> Timestamp>,
+    /// The files of a Redis over TLS, whose URL begins with `rediss://`.
+    pub tls: RedisTls,
+}
+
+/// The files of a Redis over TLS, in PEM. They are read when the store is made.
+///
+/// The certificate of the server is always verified, and so is its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisTls {
+    /// The certificates of the CAs that the store trusts. `None` for those of the system.
+    pub ca: Option<PathBuf>,
+    /// What the store shows to a server that demands a certificate.
+    pub client: Option<RedisClientFiles>,
+}
+
+/// The certificate of a client, and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisClientFiles {
+    /// The certificate, followed by those between it and the CA, if there are any.
+    pub certificate: PathBuf,
+    /// The private key of the certificate, without a password.
+    pub key: PathBuf,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
         let (prefix, ttl_margin) = (String::new(), Micros(10_000_000));
-        Self { deadline: Duration::from_millis(250), prefix, ttl_margin, clock: None }
+        let (deadline, tls) = (Duration::from_millis(250), RedisTls::default());
+        Self { deadline, prefix, ttl_margin, clock: None, tls }
     }
 }
 

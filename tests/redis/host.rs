@@ -1,0 +1,104 @@
+//! A process of `tidegate serve` on a Redis, with its log.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tidegate_tests::{Api, Reply, command};
+
+const POLICIES: &str = "
+[policies.closed]
+limits = [{ algorithm = 'fixed_window', limit = 1000000, period = '365d' }]
+[policies.open]
+limits = [{ algorithm = 'fixed_window', limit = 1000000, period = '365d' }]
+on_error = 'open'
+";
+
+pub struct Host {
+    process: Child,
+    api: Api,
+    folder: TempDir,
+}
+
+impl Host {
+    pub fn start(arguments: &[&str]) -> Self {
+        let folder = folder();
+        let log = File::create(folder.path().join("log")).unwrap();
+        let mut serve = in_folder(folder.path());
+        serve.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        let mut process = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.split([' ', ',']).find(|word| word.starts_with("http"));
+        let Some(url) = url else { panic!("{}", read_log(&folder)) };
+        Self { process, api: Api::new(url, None), folder }
+    }
+
+    pub fn log(&self) -> String {
+        read_log(&self.folder)
+    }
+
+    /// The answers of the policies `closed` and `open`.
+    fn check(&self) -> [Reply; 2] {
+        ["closed", "open"].map(|policy| self.api.check(policy, "k", 1, None))
+    }
+
+    pub fn decides(&self) -> bool {
+        self.check().iter().all(|reply| reply.json().get("degraded").is_none())
+    }
+
+    /// Asks until Redis decides.
+    pub fn decides_soon(&self) {
+        let began = Instant::now();
+        while !self.decides() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{}", self.log());
+        }
+    }
+
+    #[track_caller]
+    pub fn on_error_decides(&self) {
+        let [closed, open] = self.check();
+        for (reply, allowed) in [(&closed, false), (&open, true)] {
+            assert_eq!(reply.get("allowed"), allowed, "{reply:?}");
+            assert_eq!(reply.get("degraded"), "the store is unavailable", "{reply:?}");
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs a command, and returns its exit code and what it wrote.
+pub fn run(arguments: &[&str], environment: &[(&str, &Path)]) -> (i32, String) {
+    let folder = folder();
+    let mut run = in_folder(folder.path());
+    let output = run.args(arguments).envs(environment.iter().copied()).output().unwrap();
+    let written = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&written).into_owned())
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
+    folder
+}
+
+fn in_folder(folder: &Path) -> Command {
+    let mut run = Command::new(command());
+    run.current_dir(folder).env_remove("SSL_CERT_DIR");
+    for name in ["TOKEN", "ADMIN_TOKEN", "REDIS", "REDIS_CA", "REDIS_CERT", "REDIS_KEY"] {
+        run.env_remove(format!("TIDEGATE_{name}"));
+    }
+    run
+}
+
+fn read_log(folder: &TempDir) -> String {
+    fs::read_to_string(folder.path().join("log")).unwrap()
+}
