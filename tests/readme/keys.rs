@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_gate::{JoinedSources, KeyHasher, KeySource, Policies, Policy, Table, Timestamp};
-use tidegate_http::{Exchange, Head, Step, key_of};
+use tidegate_http::{Exchange, Head, Keyed, Step, key_of};
 use tidegate_tests::{blocks, rows};
 
 use crate::read;
@@ -72,7 +72,8 @@ fn passing(policies: &Policies, policy: &Arc<Policy>) -> usize {
             }
             let key = key(policies, policy, &query, &headers).unwrap();
             let random = &mut || u64::try_from(*number).ok();
-            let mut exchange = Exchange::of_key(policy, &key, None, None, false, random);
+            let asked = Keyed { key: &key, ..Keyed::default() };
+            let mut exchange = Exchange::of_key(policy, &asked, random);
             let Step::Decide([check]) = exchange.step() else { panic!("{exchange:?}") };
             let verdict = table.ask(check.resolved(), NOW, &check.operation()).unwrap();
             verdict.decision.is_allowed()

@@ -8,7 +8,6 @@ use core::convert::identity;
 use tidegate_gate::{Chance, Policy};
 
 use crate::answer::Outcome;
-use crate::answer::headers::OlderForm;
 use crate::answer::page;
 use crate::answer::problem::internal_error;
 use crate::api;
@@ -16,7 +15,7 @@ use crate::api::policies::PolicyCall;
 use crate::gateway::{self, Begun};
 use crate::head::{BodyError, Head, NoKeys};
 use crate::key::token::Verify;
-use crate::plan::{Check, Keyless};
+use crate::plan::{Check, Keyed, Keyless};
 use crate::response::Response;
 use crate::served::Served;
 use crate::state::{Server, State};
@@ -75,20 +74,11 @@ impl Exchange {
         Self::begun(api::begin(server, head, random))
     }
 
-    /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream. Without
-    /// a cost, the request has the cost of the policy, whatever its headers say. The header fields have the older form, if there
-    /// is one. If it reserves, the cost is an estimate.
+    /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream.
     #[must_use]
-    pub fn of_key(
-        policy: &Arc<Policy>,
-        key: &str,
-        cost: Option<u64>,
-        form: Option<OlderForm>,
-        reserves: bool,
-        random: Chance<'_>,
-    ) -> Self {
-        let keyless = Keyless::of_middleware(policy, cost, form, reserves);
-        Self::begun(keyless.plan(Some(key), random).map(State::Decide))
+    pub fn of_key(policy: &Arc<Policy>, asked: &Keyed<'_>, random: Chance<'_>) -> Self {
+        let keyless = Keyless::of_middleware(policy, asked);
+        Self::begun(keyless.plan(Some(asked.key), random).map(State::Decide))
     }
 
     fn begun(state: Result<State, Response>) -> Self {

@@ -106,7 +106,7 @@ pub use key::{key_headers, key_of};
 pub use log::{Log, LogSecret};
 pub use meter::{AnswerEnd, Meter};
 pub use metrics::{Counted, Metrics};
-pub use plan::Check;
+pub use plan::{Check, Keyed};
 pub use response::Response;
 pub use served::{Lease, Pass, Reservation, Served};
 pub use state::Server;

@@ -59,6 +59,21 @@ pub(crate) struct Keyless {
     estimate: Option<Estimate>,
 }
 
+/// A request whose policy and key are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keyed<'k> {
+    /// The key.
+    pub key: &'k str,
+    /// The cost, whatever the headers of the request say; `None` for that of the policy.
+    pub cost: Option<u64>,
+    /// The name of the class; `None` for the least important one.
+    pub class: Option<&'k str>,
+    /// The form of the header fields; `None` for the newest.
+    pub form: Option<OlderForm>,
+    /// Whether the cost is an estimate, which the request reserves.
+    pub reserves: bool,
+}
+
 impl Keyless {
     /// `GET /v1/gate`
     pub(crate) fn of_gate(policy: &Arc<Policy>, cost: u64, class: Option<String>) -> Self {
@@ -84,16 +99,12 @@ impl Keyless {
     }
 
     /// A request that passes to the rest of its process.
-    pub(crate) fn of_middleware(
-        policy: &Arc<Policy>,
-        cost: Option<u64>,
-        form: Option<OlderForm>,
-        reserves: bool,
-    ) -> Self {
-        let (cost, form) =
-            (cost.unwrap_or(policy.cost().stated()), Form::Pass(Box::default(), form));
+    pub(crate) fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
+        let Keyed { cost, class, form, reserves, .. } = *asked;
+        let cost = cost.unwrap_or(policy.cost().stated());
         let metering = reserves.then(Arc::default); // the middleware has its own
-        Self { metering, ..Self::new(policy, cost, None, form) }
+        let form = Form::Pass(Box::default(), form);
+        Self { metering, ..Self::new(policy, cost, class.map(String::from), form) }
     }
 
     /// Whether the cost depends on the body of the request.

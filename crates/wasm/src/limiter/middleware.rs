@@ -2,8 +2,8 @@
 
 use tidegate_gate::JoinedSources;
 use tidegate_http::{
-    Exchange, Head, OlderForm, Outcome, Pass, Response, Served, Step, internal_error, key_headers,
-    key_of,
+    Exchange, Head, Keyed, OlderForm, Outcome, Pass, Response, Served, Step, internal_error,
+    key_headers, key_of,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -87,7 +87,8 @@ impl Limiter {
         let (form, now) = (older(form)?, timestamp(now)?);
         self.last_call = None;
         let random = &mut || self.chance.number();
-        let mut exchange = Exchange::of_key(&self.policy, key, cost, form, reserves, random);
+        let asked = Keyed { key, cost, class: None, form, reserves };
+        let mut exchange = Exchange::of_key(&self.policy, &asked, random);
         let served = loop {
             match exchange.step() {
                 Step::Decide([check]) => {
