@@ -10,6 +10,14 @@
 //! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
 //! - [`local`] starts a private Redis or workerd, for replays and tests.
 //! - [`clock`] tells the time.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `redis` | the store in Redis or Valkey |
+//! | `local` | a private Redis or workerd |
+//! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` and `local` |
 
 pub mod clock;
 #[cfg(feature = "local")]
@@ -20,7 +28,9 @@ pub mod replay;
 pub mod serve;
 pub mod store;
 
-pub use store::{Memory, Redis, RedisOptions, Store, StoreError};
+pub use store::{Memory, Store, StoreError};
+#[cfg(feature = "redis")]
+pub use store::{Redis, RedisOptions};
 pub use tidegate_gate as gate;
 pub use tidegate_gate::{Decision, Operation, Policies, Policy, Resolved, Timestamp, Verdict};
 #[cfg(feature = "command")]

@@ -41,9 +41,11 @@ pub enum StoreError {
     #[error("{0}")]
     Address(String),
     /// Redis refused, or could not be reached. A grant may have been written nevertheless.
+    #[cfg(feature = "redis")]
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // not a `source`: the message already contains its text
     /// Redis could not read one of these names, for example because it holds another type. Nothing was granted.
+    #[cfg(feature = "redis")]
     #[error("redis: {names:?}: {error}")]
     Unreadable {
         /// The names of the key's records.
@@ -83,6 +85,7 @@ impl From<TransactionError> for StoreError {
     }
 }
 
+#[cfg(feature = "redis")]
 impl From<::redis::RedisError> for StoreError {
     fn from(error: ::redis::RedisError) -> Self {
         Self::Redis(error)
@@ -103,6 +106,7 @@ impl StoreError {
     pub fn without_key(&self) -> String {
         match self {
             Self::Blob { error, .. } => error.to_string(),
+            #[cfg(feature = "redis")]
             Self::Unreadable { error, .. } => format!("redis: {error}"),
             Self::Overloaded { most, .. } => {
                 format!("redis: {most} operations are already waiting for the same state")
@@ -119,9 +123,9 @@ impl StoreError {
             Self::Operation(_) => "the limits of the policy cannot do this operation",
             Self::Full { .. } | Self::Table(_) => "the store is full",
             Self::Blob { .. } => "the stored bytes are not a state of this policy",
-            Self::Redis(_)
-            | Self::Unreadable { .. }
-            | Self::Address(_)
+            #[cfg(feature = "redis")]
+            Self::Redis(_) | Self::Unreadable { .. } => "the store is unavailable",
+            Self::Address(_)
             | Self::NoPolicy(_)
             | Self::Transaction(_)
             | Self::Abandoned => "the store is unavailable",
