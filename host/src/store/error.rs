@@ -125,10 +125,9 @@ impl StoreError {
             Self::Blob { .. } => "the stored bytes are not a state of this policy",
             #[cfg(feature = "redis")]
             Self::Redis(_) | Self::Unreadable { .. } => "the store is unavailable",
-            Self::Address(_)
-            | Self::NoPolicy(_)
-            | Self::Transaction(_)
-            | Self::Abandoned => "the store is unavailable",
+            Self::Address(_) | Self::NoPolicy(_) | Self::Transaction(_) | Self::Abandoned => {
+                "the store is unavailable"
+            }
             Self::Deadline(_) | Self::Contended(_) => "the store did not answer in time",
             Self::Overloaded { .. } => "too many requests wait for the store",
         }

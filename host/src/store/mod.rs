@@ -64,6 +64,18 @@ impl Store {
         }
     }
 
+    /// Whether the store can decide by this policy.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_for(&self, policy: &Policy) -> bool {
+        match self {
+            Self::Memory { tables, .. } => {
+                tables.get(policy.name()).is_some_and(|table| **table.policy() == *policy)
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => true, // its states have names of their own
+        }
+    }
+
     /// The kinds of answers that this host gave without asking the store, and their numbers.
     #[cfg(feature = "redis")]
     #[must_use]
