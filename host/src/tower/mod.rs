@@ -38,6 +38,8 @@ mod builder;
 mod held;
 mod limit;
 mod service;
+#[cfg(test)]
+mod tests;
 
 pub use body::ResponseBody;
 pub use builder::{Builder, LayerError};
