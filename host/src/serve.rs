@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -208,7 +208,9 @@ async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher:
     let answer = service_fn(move |request| {
         has_head.notify_one();
         let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(response(server.answer(peer, request).await, Full::from)) }
+        async move {
+            Ok::<_, Infallible>(response(server.answer(peer, request).await, Full::<Bytes>::from))
+        }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(read_timeout);

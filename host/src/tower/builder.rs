@@ -7,13 +7,10 @@ use std::sync::Arc;
 use http::request::Parts;
 use tidegate_gate::{Gateway, KeySource, Metering, Policies, Policy, Timestamp};
 
-use super::limit::Limit;
+use super::limit::{Limit, Of};
 use super::service::RateLimitLayer;
 use crate::clock;
 use crate::store::{Store, StoreError};
-
-/// What a request has, if it has it.
-pub(super) type Of<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 
 /// A [`RateLimitLayer`] that is being made.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::response::Parts;
-use tidegate_gate::{Operation, Resolved};
+use tidegate_gate::{Id, Operation, Resolved};
 use tidegate_http::{AnswerEnd, Lease, Meter, Reservation};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -120,7 +120,7 @@ async fn do_named(
     limit: &Limit,
     key: &str,
     name: &str,
-    operation: impl FnOnce(tidegate_gate::Id) -> Operation,
+    operation: impl FnOnce(Id) -> Operation,
 ) -> Option<bool> {
     let resolved = Resolved::new(&limit.policy, key).ok()?; // it was resolved before
     let id = resolved.lease_id(name);

@@ -11,10 +11,12 @@ use tidegate_http::{
     internal_error, key_of,
 };
 
-use super::builder::Of;
 use super::held::{Held, Ungiven};
 use crate::http_message::{joined, random};
 use crate::store::{Store, StoreError};
+
+/// Finds something of a request, if the request has it.
+pub(super) type Of<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 
 /// A policy, and how its requests are read.
 pub(super) struct Limit {
@@ -67,7 +69,7 @@ impl Limit {
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
             header: &|name| joined(&parts.headers, name),
-            client_ip: &|| Some(self.peer.as_ref()?(parts)?.to_canonical().to_string()),
+            client_ip: &|| Some(self.peer.as_ref()?(parts)?.to_string()),
             now: (self.clock)(),
             ..Head::default()
         };
