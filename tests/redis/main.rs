@@ -6,6 +6,7 @@ mod connection;
 mod faults;
 mod hosts;
 mod kept;
+mod layer;
 mod linear;
 mod nodes;
 mod proxy;
