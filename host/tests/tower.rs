@@ -1,5 +1,8 @@
 //! The layer in front of real servers: the example, and services whose store fails.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap ends its test")]
+#![expect(clippy::panic, reason = "it ends its test")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
