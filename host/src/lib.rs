@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(all(feature = "redis", feature = "tower"), doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(all(feature = "redis", feature = "tower")),
+    doc = "Exact rate limiting in your process or on Redis."
+)]
 //!
 //! # What is where
 //!
@@ -6,12 +10,24 @@
 //! gate makes the decisions and words the answers.
 //!
 //! - [`store`] keeps states in the process or in Redis.
+//! - [`tower`] is a layer for services of tower, such as those of axum.
 //! - [`serve`] serves the decision API over HTTP.
 //! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
 //! - [`local`] starts a private Redis or workerd, for replays and tests.
 //! - [`clock`] tells the time.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `redis` | the store in Redis or Valkey |
+//! | `tower` | the layer for services of tower |
+//! | `local` | a private Redis or workerd |
+//! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` and `local` |
 
 pub mod clock;
+#[cfg(any(feature = "command", feature = "tower"))]
+mod http_message;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(feature = "command")]
@@ -19,9 +35,13 @@ pub mod replay;
 #[cfg(feature = "command")]
 pub mod serve;
 pub mod store;
+#[cfg(feature = "tower")]
+pub mod tower;
 
-pub use store::{Memory, Redis, RedisClientFiles, RedisOptions, RedisTls, Store, StoreError};
+pub use store::{Memory, Store, StoreError};
+#[cfg(feature = "redis")]
+pub use store::{Redis, RedisClientFiles, RedisOptions, RedisTls};
 pub use tidegate_gate as gate;
 pub use tidegate_gate::{Decision, Operation, Policies, Policy, Resolved, Timestamp, Verdict};
-#[cfg(feature = "command")]
+#[cfg(any(feature = "command", feature = "tower"))]
 pub use tidegate_http as http;

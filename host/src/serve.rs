@@ -36,12 +36,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
+use hyper::Request;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::Policies;
@@ -54,11 +53,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
+use crate::http_message::{joined, random, response};
 use crate::store::{Store, StoreError};
 use durations::Durations;
 pub use files::{Files, accepts};
 use files::{InForce, Swap};
-use head::joined;
 use stream::Stream;
 
 /// How often the server forgets expired states.
@@ -209,7 +208,9 @@ async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher:
     let answer = service_fn(move |request| {
         has_head.notify_one();
         let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(response(server.answer(peer, request).await)) }
+        async move {
+            Ok::<_, Infallible>(response(server.answer(peer, request).await, Full::<Bytes>::from))
+        }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(read_timeout);
@@ -224,20 +225,6 @@ async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher:
         () = first_head.notified() => { let _ = connection.await; }
         () = sleep(first_head_timeout) => {}
     }
-}
-
-fn response(answer: http::Response) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(answer.body));
-    match StatusCode::from_u16(answer.status) {
-        Ok(status) => *response.status_mut() = status,
-        Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
-    }
-    for (name, value) in answer.headers {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    }
-    response
 }
 
 /// Never holds more than [`MAX_BODY_BYTES`].
@@ -290,7 +277,7 @@ impl Server {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or(""),
-            header: &|name| joined(parts, name),
+            header: &|name| joined(&parts.headers, name),
             client_ip: &|| Some(peer.ip().to_canonical().to_string()),
             now: clock::now(),
             ..Head::default()
@@ -375,11 +362,6 @@ impl Server {
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The number may become the name of a lease, so it must not be guessable.
-fn random() -> Option<u64> {
-    getrandom::u64().ok()
 }
 
 /// The value of the header `Server-Timing`.

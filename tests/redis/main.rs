@@ -8,6 +8,7 @@ mod faults;
 mod host;
 mod hosts;
 mod kept;
+mod layer;
 mod linear;
 mod nodes;
 mod proxy;

@@ -37,6 +37,22 @@ impl Decision {
         matches!(self, Self::Allow { .. })
     }
 
+    /// Whether no request on the key ever passes, whatever it costs and however long the caller waits: the key is on the list
+    /// `deny` of its policy.
+    ///
+    /// ```
+    /// use tidegate_core::{Decision, Micros};
+    /// let refused = |limit, retry_after| {
+    ///     Decision::Deny { limit, remaining: 0, retry_after, reset_after: retry_after }
+    /// };
+    /// assert!(refused(0, Micros::MAX).is_denied());
+    /// assert!(!refused(5, Micros::MAX).is_denied()); // a cheaper request may pass
+    /// assert!(!refused(5, Micros(1)).is_denied());
+    /// ```
+    pub const fn is_denied(&self) -> bool {
+        matches!(self, Self::Deny { limit: 0, retry_after: Micros::MAX, .. })
+    }
+
     /// The most units that a request can ever take at once.
     #[must_use]
     pub const fn limit(&self) -> u64 {

@@ -87,6 +87,8 @@ pub struct Keyed<'k> {
     pub key: &'k str,
     /// The cost, whatever the headers of the request say; `None` for that of the policy.
     pub cost: Option<u64>,
+    /// The name of the class; `None` for the least important one.
+    pub class: Option<&'k str>,
     /// The form of the header fields; `None` for the newest.
     pub form: Option<OlderForm>,
     /// Whether the cost is an estimate, which the request reserves.
@@ -154,9 +156,10 @@ impl Keyless {
 
     /// A request that passes to the rest of its process.
     pub(crate) fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
-        let Keyed { cost, form: older, reserves, is_one_of_several, .. } = *asked;
+        let Keyed { cost, class, form: older, reserves, is_one_of_several, .. } = *asked;
         let cost = cost.unwrap_or(policy.cost().stated());
-        let wants = Wants { policy: Arc::clone(policy), cost, class: None, reserves };
+        let wants =
+            Wants { policy: Arc::clone(policy), cost, class: class.map(String::from), reserves };
         let metering = reserves.then(Arc::default); // the middleware has its own
         let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several });
         Self { wants, form, metering, estimate: None, others: None }

@@ -3,10 +3,12 @@
 use std::net::Ipv6Addr;
 
 use hyper::Version;
-use hyper::header::{AsHeaderName, HOST, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{HOST, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use tidegate_gate::Quoted;
 use tidegate_http::{self as http, Response};
+
+use crate::http_message::joined;
 
 /// The answer to a head that no server may accept; `None` if the head is acceptable. The answer closes the
 /// connection, because a proxy on the way may have read the request differently.
@@ -21,7 +23,7 @@ pub(super) fn refusal(parts: &Parts) -> Option<Response> {
 /// RFC 9112 §3.2: HTTP/1.1 needs exactly one valid `Host`.
 fn wrong_host(parts: &Parts) -> Option<String> {
     let fields = parts.headers.get_all(HOST).iter().count();
-    match (joined(parts, HOST), fields) {
+    match (joined(&parts.headers, HOST), fields) {
         (None, _) if parts.version < Version::HTTP_11 => None,
         (Some(host), 1) if is_host(&host) => None,
         (Some(host), 1) => {
@@ -34,17 +36,9 @@ fn wrong_host(parts: &Parts) -> Option<String> {
 
 /// RFC 9112 §6.1. Hyper has already refused codings that do not end in `chunked`.
 fn unknown_coding(parts: &Parts) -> Option<String> {
-    let codings = joined(parts, TRANSFER_ENCODING)?;
+    let codings = joined(&parts.headers, TRANSFER_ENCODING)?;
     let known = codings.eq_ignore_ascii_case("chunked");
     (!known).then(|| format!("`transfer-encoding`: expected chunked, found {}", Quoted(&codings)))
-}
-
-/// The value of a header as the Worker's runtime shows it: fields of one name are joined, and each byte
-/// becomes a character.
-pub(super) fn joined(parts: &Parts, name: impl AsHeaderName) -> Option<String> {
-    let fields = parts.headers.get_all(name).iter();
-    let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
-    fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
 }
 
 /// RFC 3986 §3.2.2 and §3.2.3: a name or an address, with or without a port. The name and the port may

@@ -44,9 +44,11 @@ pub enum StoreError {
     #[error("{0}")]
     Tls(String),
     /// Redis refused, or could not be reached. A grant may have been written nevertheless.
+    #[cfg(feature = "redis")]
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // not a `source`: the message already contains its text
     /// Redis could not read one of these names, for example because it holds another type. Nothing was granted.
+    #[cfg(feature = "redis")]
     #[error("redis: {names:?}: {error}")]
     Unreadable {
         /// The names of the key's records.
@@ -86,6 +88,7 @@ impl From<TransactionError> for StoreError {
     }
 }
 
+#[cfg(feature = "redis")]
 impl From<::redis::RedisError> for StoreError {
     fn from(error: ::redis::RedisError) -> Self {
         Self::Redis(error)
@@ -106,6 +109,7 @@ impl StoreError {
     pub fn without_key(&self) -> String {
         match self {
             Self::Blob { error, .. } => error.to_string(),
+            #[cfg(feature = "redis")]
             Self::Unreadable { error, .. } => format!("redis: {error}"),
             Self::Overloaded { most, .. } => {
                 format!("redis: {most} operations are already waiting for the same state")
@@ -122,9 +126,9 @@ impl StoreError {
             Self::Operation(_) => "the limits of the policy cannot do this operation",
             Self::Full { .. } | Self::Table(_) => "the store is full",
             Self::Blob { .. } => "the stored bytes are not a state of this policy",
-            Self::Redis(_)
-            | Self::Unreadable { .. }
-            | Self::Address(_)
+            #[cfg(feature = "redis")]
+            Self::Redis(_) | Self::Unreadable { .. } => "the store is unavailable",
+            Self::Address(_)
             | Self::Tls(_)
             | Self::NoPolicy(_)
             | Self::Transaction(_)

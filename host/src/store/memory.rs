@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spin::Mutex;
 use tidegate_gate::{
     Decision, KeyHasher, Operation, Policy, Request, Resolved, Rule, Table, TableError, Timestamp,
-    Verdict,
+    Verdict, check_key,
 };
 
 /// Enough tables that the threads of two processors rarely wait for each other.
@@ -112,10 +112,22 @@ impl Memory {
         self.len() == 0
     }
 
-    /// Decides on a request.
+    /// Decides on a request. A key on the list `deny` is refused for ever, which [`Decision::is_denied`] tells apart.
+    ///
+    /// ```
+    /// use tidegate::{Memory, Policy, Timestamp};
+    ///
+    /// let login = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]
+    ///              deny = ['ip:192.0.2.0/24']";
+    /// let login = Memory::new(Policy::parse("login", login)?, 1 << 20)?;
+    /// assert!(login.decide("ip:198.51.100.7", Timestamp(0), 1)?.is_allowed());
+    /// assert!(login.decide("ip:192.0.2.7", Timestamp(0), 1)?.is_denied());
+    /// assert!(login.decide("ip:localhost", Timestamp(0), 1).is_err()); // the list would not have matched it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// Returns a [`TableError`] if the store cannot decide; it has changed nothing.
+    /// Returns a [`TableError`] if [`check_key`] refuses the key or the store cannot decide; it has changed nothing.
     #[inline]
     pub fn decide(
         &self,
@@ -123,6 +135,7 @@ impl Memory {
         now: Timestamp,
         request: impl Into<Request>,
     ) -> Result<Decision, TableError> {
+        check_key(key)?;
         let request = request.into();
         match self.policy.rule(key) {
             Rule::Listed(decision) => Ok(decision),
@@ -225,5 +238,55 @@ impl Memory {
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
         usize::try_from(hash >> 32).unwrap_or(0) & self.mask & (SHARDS - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_gate::{InvalidKey, Micros};
+
+    use super::*;
+
+    fn login(more: &str) -> Memory {
+        let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]\n";
+        Memory::new(Policy::parse("login", &format!("{limits}{more}")).unwrap(), 1 << 20).unwrap()
+    }
+
+    #[test]
+    fn decide_refuses_the_keys_that_a_resolved_request_cannot_have() {
+        let long = "k".repeat(513);
+        for lists in ["", "allow = ['a*']", "deny = ['ip:192.0.2.0/24']"] {
+            let login = login(lists);
+            for key in ["", &long, "ip:", "ip:garbage", "ip:192.0.2.0/24", "ip:192.0.2.7 "] {
+                let error = Resolved::new(login.policy(), key).unwrap_err();
+                assert_eq!(login.decide(key, Timestamp(0), 1), Err(error.into()), "{key:?}");
+            }
+            assert!(login.is_empty());
+            for key in ["k", &long[1..], "ip:198.51.100.7", "ip:2001:db8::7", "IP:x", "ipx"] {
+                assert!(login.decide(key, Timestamp(0), 1).unwrap().is_allowed(), "{key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_invalid_key_has_the_words_of_the_http_api_without_the_key() {
+        let login = login("");
+        let said = |key: &str| login.decide(key, Timestamp(0), 1).unwrap_err().to_string();
+        assert_eq!(said(""), InvalidKey::Length(0).to_string());
+        let full = InvalidKey::NoAddress("ip:garbage".into()).to_string();
+        assert!(full.starts_with(&said("ip:garbage")), "{full}");
+    }
+
+    #[test]
+    fn only_a_key_on_the_list_deny_is_denied() {
+        let login = login("deny = ['user:7']\nallow = ['user:8']");
+        let decide = |key, cost| login.decide(key, Timestamp(0), cost).unwrap();
+        assert!(decide("user:7", 0).is_denied());
+        assert!(decide("user:7", 1).is_denied());
+        assert!(!decide("user:8", 1).is_denied());
+        assert!(!decide("user:9", 1).is_denied());
+        let refused = decide("user:9", 1);
+        assert!(!refused.is_allowed() && !refused.is_denied());
+        assert_eq!(refused.retry_after(), Micros(3_600_000_000));
     }
 }

@@ -1,4 +1,4 @@
-//! The stores, where the states of keys are kept: [`Memory`] in this process, and [`Redis`].
+//! The stores, where the states of keys are kept: [`Memory`] in this process, and `Redis`, which needs the feature `redis`.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,17 +20,21 @@
 
 mod error;
 mod memory;
+#[cfg(feature = "redis")]
 mod redis;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+#[cfg(feature = "redis")]
 use futures_util::future::join_all;
 use tidegate_gate::{Operation, Policies, Policy, Resolved, Timestamp, Verdict};
+#[cfg(feature = "redis")]
 use tidegate_tier::cache::Counts;
 
 pub use error::StoreError;
 pub use memory::{Memory, TooLittleMemory};
+#[cfg(feature = "redis")]
 pub use redis::{Redis, RedisClientFiles, RedisOptions, RedisTls};
 
 /// A place where the states of keys are kept.
@@ -45,6 +49,7 @@ pub enum Store {
         max_bytes: usize,
     },
     /// States in Redis or Valkey.
+    #[cfg(feature = "redis")]
     Redis(Arc<Redis>),
 }
 
@@ -54,11 +59,25 @@ impl Store {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Memory { .. } => "memory",
+            #[cfg(feature = "redis")]
             Self::Redis(_) => "redis",
         }
     }
 
+    /// Whether the store can decide by this policy.
+    #[cfg(feature = "tower")]
+    pub(crate) fn is_for(&self, policy: &Policy) -> bool {
+        match self {
+            Self::Memory { tables, .. } => {
+                tables.get(policy.name()).is_some_and(|table| **table.policy() == *policy)
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => true, // its states have names of their own
+        }
+    }
+
     /// The kinds of answers that this host gave without asking the store, and their numbers.
+    #[cfg(feature = "redis")]
     #[must_use]
     pub fn local_answers(&self) -> [(&'static str, u64); 3] {
         match self {
@@ -105,6 +124,7 @@ impl Store {
                     tables.get(policy.name()).filter(|table| **table.policy() == *policy).cloned()
                 })
             }
+            #[cfg(feature = "redis")]
             Self::Redis(redis) => Ok(Self::Redis(Arc::clone(redis))), // its states have names of their own
         }
     }
@@ -112,10 +132,12 @@ impl Store {
     /// Takes over at `now` the states of the store that this one was [edited](Self::edited) from. From then on that one grants
     /// nothing by a policy that was edited.
     pub fn take_over(&self, earlier: &Self, now: Timestamp) {
-        let (Self::Memory { tables, max_bytes }, Self::Memory { tables: earlier, .. }) =
-            (self, earlier)
-        else {
-            return;
+        let (tables, max_bytes, earlier) = match (self, earlier) {
+            (Self::Memory { tables, max_bytes }, Self::Memory { tables: earlier, .. }) => {
+                (tables, max_bytes, earlier)
+            }
+            #[cfg(feature = "redis")]
+            _ => return,
         };
         for (name, table) in tables {
             table.set_max_bytes(max_bytes / tables.len().max(1));
@@ -169,6 +191,7 @@ impl Store {
                 answers
             }
             // the store keeps the order of the operations on one partition
+            #[cfg(feature = "redis")]
             Self::Redis(redis) => {
                 join_all(
                     asked
@@ -182,10 +205,10 @@ impl Store {
 
     /// Forgets expired states. Redis does this by itself.
     pub fn sweep(&self, now: Timestamp) {
-        if let Self::Memory { tables, .. } = self {
-            for table in tables.values() {
-                table.sweep(now);
-            }
+        match self {
+            Self::Memory { tables, .. } => tables.values().for_each(|table| table.sweep(now)),
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => {}
         }
     }
 }

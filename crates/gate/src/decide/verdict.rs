@@ -155,6 +155,35 @@ impl Effect {
 }
 
 impl Verdict {
+    /// Whether the key is on the list `deny`. No request on it passes, however long the caller waits.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate_gate::{KeyHasher, Operation, Policy, Resolved, Table, Timestamp};
+    ///
+    /// let policy = Arc::new(Policy::parse("login", r#"
+    ///     limits = [{ algorithm = "fixed_window", limit = 1, period = "1h" }]
+    ///     deny = ["user:7"]
+    /// "#).unwrap());
+    /// let mut table = Table::new(1 << 20, KeyHasher::new(1));
+    /// let mut check = |key| {
+    ///     let key = Resolved::new(&policy, key).unwrap();
+    ///     table.ask(&key, Timestamp(0), &Operation::from(1)).unwrap()
+    /// };
+    /// let denied = check("user:7");
+    /// assert!(denied.is_denied() && denied.decision.is_denied());
+    /// assert_eq!(denied.decision.retry_after_secs(), None); // there is nothing to wait for
+    ///
+    /// check("user:42");
+    /// let refused = check("user:42");
+    /// assert!(!refused.decision.is_allowed() && !refused.is_denied());
+    /// assert_eq!(refused.decision.retry_after_secs(), Some(3600));
+    /// ```
+    #[must_use]
+    pub const fn is_denied(&self) -> bool {
+        self.decision.is_denied()
+    }
+
     /// The verdict on a listed key, on which there are no limits.
     #[must_use]
     pub const fn listed(at: Timestamp, decision: Decision) -> Self {

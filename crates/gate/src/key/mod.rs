@@ -21,6 +21,9 @@ pub use pattern::Pattern;
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
 
+pub(crate) const EXPECTED_ADDRESS: &str =
+    "`key`: expected an address such as 192.0.2.7 or 2001:db8::7 after `ip:`";
+
 /// Why a key is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,11 +41,7 @@ impl fmt::Display for InvalidKey {
             Self::Length(bytes) => {
                 write!(f, "`key`: expected 1 to {MAX_KEY_BYTES} bytes, found {bytes}")
             }
-            Self::NoAddress(key) => write!(
-                f,
-                "`key`: expected an address such as 192.0.2.7 or 2001:db8::7 after `ip:`, found {}",
-                Quoted(key)
-            ),
+            Self::NoAddress(key) => write!(f, "{EXPECTED_ADDRESS}, found {}", Quoted(key)),
         }
     }
 }
@@ -54,7 +53,13 @@ impl core::error::Error for InvalidKey {}
 /// # Errors
 /// Fails with [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`], or if it begins with
 /// `ip:` and does not continue with an address: a network would be counted apart from its addresses.
+#[inline] // it is on the path of every decision in memory
 pub fn check_key(key: &str) -> Result<(), InvalidKey> {
+    if has_key_length(key) && !is_address(key) { Ok(()) } else { check_length_and_address(key) }
+}
+
+#[inline(never)]
+fn check_length_and_address(key: &str) -> Result<(), InvalidKey> {
     if !has_key_length(key) {
         return Err(InvalidKey::Length(key.len()));
     }
@@ -66,6 +71,7 @@ pub fn check_key(key: &str) -> Result<(), InvalidKey> {
     }
 }
 
+#[inline]
 fn has_key_length(key: &str) -> bool {
     (1..=MAX_KEY_BYTES).contains(&key.len())
 }

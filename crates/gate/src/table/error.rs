@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::key::InvalidKey;
+use crate::key::{EXPECTED_ADDRESS, InvalidKey};
 use crate::limit::OperationError;
 
 /// Why a table did not decide.
@@ -16,11 +16,13 @@ pub enum TableError {
         /// The bound in bytes.
         max_bytes: usize,
     },
-    /// The key is longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES). The bound of the memory and a dump hold no such key.
+    /// The key is empty or longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES). The bound of the memory and a dump hold no longer key.
     KeyLength {
         /// The length of the key.
         bytes: usize,
     },
+    /// The key begins with `ip:`, but does not continue with an address: see [`check_key`](crate::check_key).
+    NoAddress,
 }
 
 impl fmt::Display for TableError {
@@ -28,6 +30,7 @@ impl fmt::Display for TableError {
         match self {
             Self::Operation(error) => error.fmt(f),
             Self::KeyLength { bytes } => InvalidKey::Length(*bytes).fmt(f),
+            Self::NoAddress => f.write_str(EXPECTED_ADDRESS),
             Self::Full { max_bytes } => {
                 write!(f, "no room for a new key: the keys in use fill all {max_bytes} bytes")
             }
@@ -40,5 +43,14 @@ impl core::error::Error for TableError {}
 impl From<OperationError> for TableError {
     fn from(error: OperationError) -> Self {
         Self::Operation(error)
+    }
+}
+
+impl From<InvalidKey> for TableError {
+    fn from(error: InvalidKey) -> Self {
+        match error {
+            InvalidKey::Length(bytes) => Self::KeyLength { bytes },
+            InvalidKey::NoAddress(_) => Self::NoAddress,
+        }
     }
 }

@@ -29,6 +29,9 @@ const NATIVE: [&str; 9] = [
 /// The crate of the suite `system`.
 const SYSTEM: &str = "tidegate-tests";
 
+/// The features of the library, each without the others.
+const HOST_FEATURES: [&str; 3] = ["", "redis", "tower"];
+
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const NO_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 
@@ -53,6 +56,12 @@ fn lint(tally: &mut Tally) -> Result<()> {
     let clippy = ["clippy", "--quiet"];
     let native = [&clippy[..], &NATIVE[..7], &["--all-targets"], &NO_WARNINGS].concat();
     tally.watch("clippy", cargo(&native))?;
+    // in the workspace the library has all features
+    HOST_FEATURES.iter().try_for_each(|features| {
+        let host = ["--package", "tidegate", "--no-default-features", "--features", features];
+        let what = format!("clippy for the library, features \"{features}\"");
+        tally.watch(&what, cargo(&[&clippy[..], &host, &["--all-targets"], &NO_WARNINGS].concat()))
+    })?;
     let worker = ["--package", "tidegate-worker", "--package", "tidegate-bench-empty"];
     let worker = [&clippy[..], &WASM, &worker, &NO_WARNINGS].concat();
     tally.watch("clippy for wasm", cargo(&worker))?;
@@ -71,7 +80,8 @@ fn lint(tally: &mut Tally) -> Result<()> {
 
 fn msrv(tally: &mut Tally) -> Result<()> {
     let libraries = release::PUBLISHED.iter().flat_map(|name| ["--package", name]);
-    let libraries: Vec<&str> = libraries.chain(["--no-default-features"]).collect();
+    let features = ["--no-default-features", "--features", "tidegate/redis,tidegate/tower"];
+    let libraries: Vec<&str> = libraries.chain(features).collect();
     tally.check_with(&release::oldest_rust("tidegate")?, &libraries)?;
     // the command needs the Rust that wasmtime needs, as the rest of the workspace does
     tally.check_with(env!("CARGO_PKG_RUST_VERSION"), &["--package", "tidegate"])

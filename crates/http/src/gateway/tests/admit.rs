@@ -4,7 +4,7 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-use tidegate_gate::{KeyHasher, Policies, Table, Timestamp};
+use tidegate_gate::{KeyHasher, Operation, Policies, Table, Timestamp};
 
 use crate::{Exchange, Head, Keyed, OlderForm, Outcome, Served, Step, key_headers, key_of};
 
@@ -132,4 +132,24 @@ fn a_lease_comes_back_at_no_known_time() {
 fn an_unknown_form_is_refused() {
     let error = "draft-5".parse::<OlderForm>().unwrap_err();
     assert_eq!(error, "expected \"draft-7\", \"draft-6\" or \"x-ratelimit\", found \"draft-5\"");
+}
+
+#[test]
+fn middleware_says_the_cost_and_the_class_of_a_request() {
+    let limit =
+        "{ algorithm = 'fleet_usage', capacity = 10, reserve = '50%', time_to_live = '30s' }";
+    let file = &std::format!("[policies.p]\nlimits = [{limit}]");
+    let policies = Policies::parse(file).unwrap();
+    let policy = policies.get("p").unwrap();
+    let asked =
+        Keyed { key: "user:42", cost: Some(3), class: Some("critical"), ..Keyed::default() };
+    let mut exchange = Exchange::of_key(policy, &asked, &mut || Some(1));
+    let Step::Decide([check]) = exchange.step() else { panic!("{exchange:?}") };
+    let Operation::Decide(request) = check.operation() else { panic!("{check:?}") };
+    assert_eq!((request.cost, Some(request.class)), (3, policy.class("critical")));
+
+    let asked = Keyed { class: Some("x"), ..asked };
+    let mut exchange = Exchange::of_key(policy, &asked, &mut || Some(1));
+    let Step::Done(Served::Response(response)) = exchange.step() else { panic!("{exchange:?}") };
+    assert!(response.body.contains("`class`: expected one of default, critical; found"));
 }

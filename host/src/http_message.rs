@@ -1,0 +1,35 @@
+//! Requests and responses of the crate `http`, as an exchange reads and words them.
+
+use http::header::{AsHeaderName, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+/// The value of a header as the Worker's runtime shows it: fields of one name are joined, and each byte
+/// becomes a character.
+pub(crate) fn joined(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
+    let fields = headers.get_all(name).iter();
+    let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+    fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
+}
+
+/// The response that an exchange has worded, with this kind of body.
+pub(crate) fn response<B>(
+    answer: tidegate_http::Response,
+    body: impl FnOnce(String) -> B,
+) -> Response<B> {
+    let mut response = Response::new(body(answer.body));
+    match StatusCode::from_u16(answer.status) {
+        Ok(status) => *response.status_mut() = status,
+        Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
+    }
+    for (name, value) in answer.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// The number may become the name of a lease, so it must not be guessable.
+pub(crate) fn random() -> Option<u64> {
+    getrandom::u64().ok()
+}

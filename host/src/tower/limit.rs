@@ -1,0 +1,136 @@
+//! What happens to one request: the exchange, from the head to a refusal or to what the request holds.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::request::Parts;
+use tidegate_gate::{Gateway, Metering, Operation, Policy, Resolved, Timestamp};
+use tidegate_http::{
+    Check, Exchange, Head, Keyed, Meter, Outcome, Pass, Reservation, Response, Served, Step,
+    internal_error, key_of,
+};
+
+use super::held::{Held, Ungiven};
+use crate::http_message::{joined, random};
+use crate::store::{Store, StoreError};
+
+/// Finds something of a request, if the request has it.
+pub(super) type Of<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
+
+/// A policy, and how its requests are read.
+pub(super) struct Limit {
+    pub(super) policy: Arc<Policy>,
+    pub(super) gateway: Gateway,
+    pub(super) store: Arc<Store>,
+    pub(super) key: Option<Of<String>>,
+    pub(super) peer: Option<Of<IpAddr>>,
+    pub(super) cost: Option<Of<u64>>,
+    pub(super) class: Option<Of<String>>,
+    pub(super) metering: Option<Arc<Metering>>,
+    pub(super) on_store_error: Arc<dyn Fn(&StoreError) + Send + Sync>,
+    pub(super) clock: fn() -> Timestamp,
+}
+
+/// A request that passes.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// The header fields to add to the response.
+    pub(super) fields: Vec<(&'static str, String)>,
+    /// What the request holds until its response has ended.
+    pub(super) held: Option<Held>,
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limit").field("policy", &self.policy.name()).finish_non_exhaustive()
+    }
+}
+
+impl Limit {
+    /// The exchange of a request, or the response to a request without a key.
+    pub(super) fn begin(&self, parts: &Parts) -> Result<Exchange, Response> {
+        let chosen = self.key.as_ref().and_then(|key| key(parts));
+        let key = chosen.map_or_else(|| self.key_of_sources(parts), Ok)?;
+        let class = self.class.as_ref().and_then(|class| class(parts));
+        let asked = Keyed {
+            key: &key,
+            cost: self.cost.as_ref().and_then(|cost| cost(parts)),
+            class: class.as_deref(),
+            reserves: self.metering.is_some(),
+            ..Keyed::default()
+        };
+        Ok(Exchange::of_key(&self.policy, &asked, &mut random))
+    }
+
+    fn key_of_sources(&self, parts: &Parts) -> Result<String, Response> {
+        let head = Head {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            header: &|name| joined(&parts.headers, name),
+            client_ip: &|| Some(self.peer.as_ref()?(parts)?.to_string()),
+            now: (self.clock)(),
+            ..Head::default()
+        };
+        key_of(&self.gateway, &self.policy, &head)
+    }
+
+    /// Decides on the request.
+    pub(super) async fn decide(
+        self: &Arc<Self>,
+        mut exchange: Exchange,
+    ) -> Result<Passed, Response> {
+        loop {
+            match exchange.step() {
+                Step::Decide(checks) => {
+                    let outcomes = self.outcomes(checks).await;
+                    exchange.decided(outcomes);
+                }
+                Step::Done(Served::Pass(pass)) => return Ok(self.passed(pass)),
+                Step::Done(Served::Response(refusal)) => return Err(refusal),
+                _ => return Err(internal_error("a key asks for decisions alone".to_owned())),
+            }
+        }
+    }
+
+    /// All that the layer knows of a [`Pass`].
+    fn passed(self: &Arc<Self>, pass: Pass) -> Passed {
+        let leases = pass.leases;
+        let reservations = pass.reservations.into_iter().map(|reservation| {
+            let estimate = reservation.meter.estimate();
+            let meter = self.metering.as_ref().map(|metering| Meter::new(metering, estimate));
+            Reservation { meter: meter.unwrap_or(reservation.meter), ..reservation }
+        });
+        let held = Held::begin(self, leases, reservations.collect());
+        Passed { fields: pass.headers, held }
+    }
+
+    async fn outcomes(self: &Arc<Self>, checks: &[Check]) -> Vec<Outcome> {
+        let now = (self.clock)();
+        let asked = checks.iter().map(|check| (check.resolved(), check.operation()));
+        let asked: Vec<_> = asked.collect();
+        let ungiven = Ungiven::new(self, &asked);
+        let answers = self.store.operate_all(now, &asked).await;
+        ungiven.are_given();
+        let outcome = |answer| match answer {
+            Ok(verdict) => Outcome::Decided(verdict),
+            Err(error) => {
+                (self.on_store_error)(&error);
+                Outcome::Unavailable(error.summary().to_owned())
+            }
+        };
+        answers.into_iter().map(outcome).collect()
+    }
+
+    /// Does an operation that nobody waits for. Returns whether the lease was live; `None` if that is not known.
+    pub(super) async fn note(&self, resolved: &Resolved, operation: Operation) -> Option<bool> {
+        match self.store.operate(resolved, (self.clock)(), operation).await {
+            Ok(verdict) => verdict.effect.live(),
+            Err(error) => {
+                (self.on_store_error)(&error);
+                None
+            }
+        }
+    }
+}
