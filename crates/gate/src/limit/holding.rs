@@ -9,7 +9,7 @@ use tidegate_core::lease::Id;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::Refund;
 use tidegate_core::window::calendar::Calendar;
-use tidegate_core::{Ahead, ConfigError, Limiter, Micros, Timestamp};
+use tidegate_core::{Ahead, ConfigError, Decision, Limiter, Micros, Timestamp};
 
 use super::algorithm::{Algorithm, Decided};
 use super::calendar_window::zone::Shifts;
@@ -120,6 +120,26 @@ impl Algorithm for Config {
 
     fn remembers_refusals(&self) -> bool {
         matches!(self.counter(), Counter::SlidingLog(_)) && counting(self).remembers_refusals()
+    }
+
+    /// While there are holds, only a peek knows the exact wait: it counts those that end meanwhile, and this refusal.
+    fn refuse(
+        &self,
+        state: &mut State<&mut [u64]>,
+        now: Timestamp,
+        request: &Request,
+        grants: bool,
+    ) -> Result<(Decision, Micros), OperationError> {
+        let has_holds = !self.has_no_holds(&state.borrowed());
+        if grants {
+            let wait = self.note_refusal(state, now, request);
+            let said = Algorithm::peek(self, &state.borrowed(), now, &request.peek())?; // nothing was taken
+            return Ok((said, wait));
+        }
+        let said = Algorithm::peek(self, &state.borrowed(), now, request)?;
+        let wait = self.note_refusal(state, now, request);
+        let wait = if has_holds { Micros::ZERO } else { wait };
+        Ok((said, wait.max(said.retry_after())))
     }
 
     fn note_refusal(

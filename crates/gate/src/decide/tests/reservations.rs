@@ -291,3 +291,17 @@ fn a_policy_says_how_it_reserves() {
     let error = Policy::parse("p", leases).unwrap_err().to_string();
     assert!(error.contains("expected a limit on units over time beside it, found none"), "{error}");
 }
+
+/// Fuzzing found the whole distance as the wait: the log alone does not know that the hold ends, and its unit with it.
+#[test]
+fn a_refusal_beside_others_waits_no_longer_than_until_the_hold_ends() {
+    let limits = "limits = [{ algorithm = 'sliding_log', rates = ['5/1m'], min_gap = '30s' },
+                            { algorithm = 'fixed_window', limit = 9, period = '1d' }]";
+    let mut keys = Keys::new(limits, "most = 8, time_to_live = '10s'");
+    let reserved = keys.ask(0, "k", r#"{"reserve":{"cost":1,"id":"a"}}"#).unwrap();
+    assert!(reserved.decision.is_allowed());
+    let refused = keys.ask(4, "k", r#"{"check":{"cost":1}}"#).unwrap();
+    assert_eq!(refused.decision.retry_after(), Micros(6 * SECOND));
+    assert!(!keys.ask(9, "k", r#"{"check":{"cost":1}}"#).unwrap().decision.is_allowed());
+    assert!(keys.ask(10, "k", r#"{"check":{"cost":1}}"#).unwrap().decision.is_allowed());
+}
