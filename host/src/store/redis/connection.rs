@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::dialer::{Dialer, Open, no_handshake};
-use super::shared::RedisTls;
+use super::options::RedisTls;
 use crate::store::error::StoreError;
 
 /// A connection on which this many questions in a row missed the deadline counts as dead.

@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, Client, RedisError, RedisResult};
 use tokio::task::JoinSet;
 
 use super::address::{Address, address};
-use super::shared::RedisTls;
+use super::options::RedisTls;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use crate::store::error::StoreError;

@@ -14,6 +14,7 @@ mod connection;
 mod dialer;
 mod driver;
 mod node;
+mod options;
 mod shared;
 mod swap;
 #[cfg(feature = "tls")]
@@ -34,8 +35,8 @@ use tokio::sync::oneshot;
 use self::connection::Connection;
 use self::driver::{Queue, VerdictOrFailure};
 use self::node::{Node, Step};
+pub use self::options::{RedisClientFiles, RedisOptions, RedisTls};
 use self::shared::{MOST_DEADLINES, Shared};
-pub use self::shared::{RedisClientFiles, RedisOptions, RedisTls};
 use super::error::StoreError;
 
 /// The longest deadline; a longer one is cut to it.

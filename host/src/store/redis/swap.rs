@@ -8,7 +8,8 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::{Swap, SwapOutcome};
 
 use super::driver::Token;
-use super::shared::{RedisOptions, Shared};
+use super::options::RedisOptions;
+use super::shared::Shared;
 use crate::store::error::StoreError;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));

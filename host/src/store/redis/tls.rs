@@ -26,7 +26,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 use super::dialer::{Open, no_handshake};
-use super::shared::{RedisClientFiles, RedisTls};
+use super::options::{RedisClientFiles, RedisTls};
 use crate::store::error::StoreError;
 
 /// A Redis that is asked over TLS.
