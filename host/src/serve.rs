@@ -195,7 +195,9 @@ async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        server.swap.in_force().store.sweep(clock::now());
+        let in_force = server.swap.in_force();
+        in_force.store.announce(&in_force.policies);
+        in_force.store.sweep(clock::now());
         server.log().rest().into_iter().for_each(warn);
     }
 }
@@ -350,6 +352,12 @@ impl Server {
 
     fn metrics(&self, InForce { metrics, store, tag, .. }: &InForce) -> String {
         let mut text = metrics.text(tag.version, &store.local_answers());
+        if let Some(hosts) = store.hosts() {
+            let help = "Hosts last seen on the store, among which limits are divided in an outage";
+            text += &format!(
+                "# HELP tidegate_hosts {help}.\n# TYPE tidegate_hosts gauge\ntidegate_hosts {hosts}\n"
+            );
+        }
         self.durations.write(&mut text);
         text
     }

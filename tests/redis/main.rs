@@ -11,6 +11,7 @@ mod kept;
 mod layer;
 mod linear;
 mod nodes;
+mod outage;
 mod proxy;
 mod queue;
 mod refusals;

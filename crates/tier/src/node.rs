@@ -1,11 +1,12 @@
-//! A node: what it answers by itself, and its outbox.
+//! A node: what it answers by itself, its outbox, and what it decides while an authority cannot be asked.
 
 use alloc::vec::Vec;
 
-use tidegate_gate::{Micros, Timestamp};
+use tidegate_gate::{Micros, Timestamp, Verdict};
 
 use crate::cache::{LocalVerdict, NodeCache, NodeStep, Options, Transmit};
-use crate::wire::{Delivered, NodeOptions, Outbox, Outgoing};
+use crate::outage::{self, Outage, Owed, Told};
+use crate::wire::{Delivered, Failure, NodeOptions, Outbox, Outgoing};
 
 /// A node whose authorities are one remote call away. [`wire`](crate::wire) says how to drive it.
 ///
@@ -14,13 +15,21 @@ use crate::wire::{Delivered, NodeOptions, Outbox, Outgoing};
 pub struct Node<T> {
     cache: NodeCache,
     outbox: Outbox<Option<T>>,
+    outage: Outage,
+    /// What authorities are being told of outages.
+    telling: Vec<Owed>,
 }
 
 impl<T> Node<T> {
     /// A node that remembers nothing yet.
     #[must_use]
-    pub fn new(cache: Options, outbox: NodeOptions) -> Self {
-        Self { cache: NodeCache::new(cache), outbox: Outbox::new(outbox) }
+    pub fn new(cache: Options, outbox: NodeOptions, outage: outage::Options) -> Self {
+        Self {
+            cache: NodeCache::new(cache),
+            outbox: Outbox::new(outbox),
+            outage: Outage::new(outage),
+            telling: Vec::new(),
+        }
     }
 
     /// Takes an operation. `now` is the time of the node's wall clock. Without an answer, the outbox asks the authority, and
@@ -51,13 +60,41 @@ impl<T> Node<T> {
         self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
     }
 
-    /// The next answer that has come, of which the node has learnt.
-    pub fn poll_answer(&mut self) -> Option<Delivered<Option<T>>> {
-        let answer = self.outbox.poll_answer()?;
+    /// The next answer that has come, of which the node has learnt. If the authority could not be asked, it may be one of the node's
+    /// share of the limits at `now`: see [`outage`]. The node does not know how many nodes there are, so the policy must say it.
+    pub fn poll_answer(&mut self, now: Timestamp) -> Option<Delivered<Option<T>>> {
+        let mut answer = self.outbox.poll_answer()?;
         if let Some(heard) = answer.verdict_of() {
             self.cache.handle_verdict(&heard);
         }
+        if Outage::is_for(&answer.asked.resolved) {
+            self.share(&mut answer, now);
+        }
         Some(answer)
+    }
+
+    /// Decides what the authority has not decided, and tells an authority that answers what the node has decided by itself.
+    fn share(&mut self, answer: &mut Delivered<Option<T>>, now: Timestamp) {
+        let Delivered { asked: Outgoing { resolved, operation, token, .. }, at, result } = answer;
+        let is_told = |owed: &Owed| owed.operation == *operation && owed.resolved == *resolved;
+        let told = self.telling.iter().position(is_told).filter(|_| token.is_none());
+        if let Some(told) = told {
+            let owed = self.telling.swap_remove(told);
+            self.outage.handle_told(owed, told_by(result));
+        } else if let Err(Failure::Unknown | Failure::Store(_)) = result
+            && let Some(Ok(verdict)) = self.outage.decide(resolved, now, operation, None)
+        {
+            *result = Ok(verdict);
+            return;
+        }
+        while result.is_ok()
+            && self.telling.len() < MOST_TOLD
+            && let Some(owed) = self.outage.poll_owed_of(resolved, now)
+        {
+            let Owed { resolved, operation } = owed.clone();
+            self.telling.push(owed);
+            self.outbox.ask(Outgoing { resolved, operation, now: None, at: *at, token: None });
+        }
     }
 
     /// What the node answers by itself.
@@ -72,3 +109,15 @@ impl<T> Node<T> {
         &mut self.outbox
     }
 }
+
+/// What came of telling an authority something.
+const fn told_by(result: &Result<Verdict, Failure>) -> Told {
+    match result {
+        Ok(_) | Err(Failure::Transaction(_)) => Told::Done, // or it never can be
+        Err(Failure::Overloaded { .. } | Failure::TooLate) => Told::NotDone,
+        Err(_) => Told::Unknown,
+    }
+}
+
+/// How many operations authorities are told at once.
+const MOST_TOLD: usize = 64;

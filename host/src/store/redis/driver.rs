@@ -12,6 +12,7 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::{Failure, Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
 
+use super::outage::{Recovered, Recovery};
 use super::shared::{MOST_DEADLINES, Shared};
 use super::swap::Call;
 use crate::store::error::StoreError;
@@ -76,6 +77,7 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     authority: Authority<Token, StoreError>,
     calls: FuturesUnordered<BoxFuture<'static, Ended>>,
+    recovery: Recovery,
     began: Instant,
 }
 
@@ -89,7 +91,8 @@ impl Driver {
             ..Options::default()
         };
         let authority = Authority::new(options);
-        Self { shared, authority, calls: FuturesUnordered::new(), began: Instant::now() }
+        let (calls, recovery) = (FuturesUnordered::new(), Recovery::default());
+        Self { shared, authority, calls, recovery, began: Instant::now() }
     }
 
     /// Runs until the store is dropped and all operations are answered.
@@ -101,6 +104,11 @@ impl Driver {
             tokio::select! {
                 biased;
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
+                Some(event) = self.recovery.next(), if !self.recovery.is_empty() => match event {
+                    Recovered::Back => self.authority.handle_back(),
+                    Recovered::Told(owed, told) => self.authority.handle_told(owed, told),
+                    Recovered::Resumed => {}
+                },
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
                     let (_, at) = self.times();
@@ -109,6 +117,7 @@ impl Driver {
                     }
                 }
             }
+            self.tell();
             self.begin();
             let overloaded = before.saturating_add(self.authority.overloaded());
             self.shared.overloaded.store(overloaded, Ordering::Relaxed);
@@ -131,14 +140,34 @@ impl Driver {
         }
     }
 
+    /// Tells Redis what this host has decided by itself.
+    fn tell(&mut self) {
+        let (now, at) = self.times();
+        let Some(now) = now else { return };
+        while self.recovery.may_tell()
+            && let Some(owed) = self.authority.poll_owed(now)
+        {
+            let (token, answer) = oneshot::channel();
+            let (resolved, operation) = (owed.resolved.clone(), owed.operation);
+            self.authority.ask(Queued { resolved, now, at, operation, token });
+            self.recovery.tell(owed, answer);
+        }
+    }
+
     fn end(&mut self, (swap, outcomes): Ended) {
         let times = self.times();
+        if let Some(nodes) = self.shared.presence.nodes() {
+            self.authority.handle_nodes(nodes);
+        }
         match outcomes {
             Ok(outcomes) => self.authority.handle(swap, outcomes, times),
             Err(error) => {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
-                self.authority.fail_waiting(&error);
+                self.authority.fail_waiting(&error, times.0);
+                if self.authority.handle_away() {
+                    self.recovery.await_back(&self.shared);
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use redis::ToSingleRedisArg;
 
 use super::connection::Connection;
 use super::options::RedisOptions;
+use super::presence::Presence;
 use crate::store::error::StoreError;
 
 /// An operation that has waited for this many deadlines is not begun any more.
@@ -19,6 +20,7 @@ pub(super) struct Shared {
     pub(super) seed: u64,
     /// The number of operations that were not begun, by the count of the authorities.
     pub(super) overloaded: AtomicU64,
+    pub(super) presence: Presence,
 }
 
 impl Shared {
