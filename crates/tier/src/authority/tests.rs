@@ -10,6 +10,7 @@ use tidegate_gate::{
 
 mod memory;
 mod only_writer;
+mod outage;
 
 use super::{Authority, Failure, Options, Queued, Swap, SwapOutcome};
 

@@ -1,5 +1,4 @@
 use std::format;
-use std::string::{String, ToString};
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -411,28 +410,6 @@ fn an_edit_starts_the_shares_anew_and_loses_no_charge() {
     assert!(passes(&mut outage, &on(&window(20), "k"), 3, 5));
     assert_eq!(owed(&mut outage, 4), [Operation::Charge(5), Operation::Charge(5)]);
     assert!(outage.is_empty());
-}
-
-#[test]
-fn a_policy_with_what_cannot_be_shared_is_refused() {
-    let bucket = "{ algorithm = 'token_bucket', capacity = 5, rate = '5/h' }";
-    let refused = |text: &str| -> String {
-        let text = format!("on_error = 'local'\n{text}");
-        Policy::parse("p", &text).unwrap_err().to_string()
-    };
-    let leases = "limits = [{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }]";
-    assert!(refused(leases).contains("found `concurrency`"), "{}", refused(leases));
-    let load = "limits = [{ algorithm = 'suppression', rate = '5/s' }]";
-    assert!(refused(load).contains("found `suppression`"), "{}", refused(load));
-    let payers = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h', payer = true }, { algorithm = 'fixed_window', limit = 2, period = '1h', payer = true }]";
-    assert!(refused(payers).contains("no `payer`"), "{}", refused(payers));
-    let unused = format!("nodes = 8\nlimits = [{bucket}]");
-    let error = Policy::parse("p", &unused).unwrap_err().to_string();
-    assert!(error.contains("`nodes`: expected `on_error = \"local\"`"), "{error}");
-    let penalty = format!(
-        "limits = [{bucket}, {{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '1m' }}]"
-    );
-    assert_eq!(policy(&penalty).limits().iter().count(), 2);
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! What an authority answers by its node's share while the store is away.
+
+use tidegate_gate::Operation;
+
+use super::*;
+use crate::outage::Told;
+
+const LOCAL: &str =
+    "on_error = 'local'\nlimits = [{ algorithm = 'fixed_window', limit = 8, period = '1h' }]";
+
+/// An authority that knows four nodes, and the key `k` of which `used` units are used.
+fn node(policy: &Arc<Policy>, used: usize) -> Tested {
+    let mut authority = Tested::new(Options::default());
+    authority.handle_nodes(4);
+    for token in 0..used {
+        ask(&mut authority, policy, "k", 0, token);
+    }
+    send_all(&mut authority);
+    assert_eq!(answers(&mut authority).len(), used);
+    authority
+}
+
+/// A swap fails, and with it the store.
+fn fail(authority: &mut Tested) -> bool {
+    let swap = authority.poll_swap((None, Micros(1)), |_| false).unwrap();
+    let outcomes = vec![SwapOutcome::Failed("away"); swap.len()];
+    authority.handle(swap, outcomes, (None, Micros(1)));
+    authority.fail_waiting(&"away", None);
+    authority.handle_away()
+}
+
+#[test]
+fn a_node_goes_on_from_what_it_saw_last_and_answers_at_once() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 2);
+    ask(&mut authority, &policy, "k", 1, 10);
+    assert!(fail(&mut authority), "the driver must find out when the store is back");
+    assert_eq!(answers(&mut authority), [(10, Ok(true))]);
+    for token in 11..13 {
+        ask(&mut authority, &policy, "k", 1, token);
+    }
+    assert_eq!(
+        answers(&mut authority),
+        [(11, Ok(true)), (12, Ok(false))],
+        "6 of 8 were left for 4"
+    );
+    assert!(authority.poll_swap((None, Micros(1)), |_| false).is_none(), "nothing is sent");
+    assert_eq!((authority.waiting(), authority.poll_owed(Timestamp(8))), (0, None));
+
+    authority.handle_back();
+    let owed = authority.poll_owed(Timestamp(8)).unwrap();
+    assert_eq!(owed.operation, Operation::Charge(2));
+    authority.handle_told(owed, Told::Done);
+    assert_eq!(authority.poll_owed(Timestamp(8)), None);
+    ask(&mut authority, &policy, "k", 2, 13);
+    assert_eq!(send_all(&mut authority), 1, "the store is asked again");
+}
+
+#[test]
+fn what_was_decided_with_the_swap_that_failed_is_not_kept() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 0);
+    for token in 0..6 {
+        ask(&mut authority, &policy, "k", 0, token);
+    }
+    fail(&mut authority);
+    let granted = answers(&mut authority).into_iter().filter(|(_, answer)| *answer == Ok(true));
+    assert_eq!(granted.count(), 2, "a quarter of 8");
+}
+
+#[test]
+fn policies_without_shares_get_the_failure_and_an_only_writer_is_no_node() {
+    let closed = policy("limits = [{ algorithm = 'fixed_window', limit = 8, period = '1h' }]");
+    let mut authority = node(&closed, 1);
+    ask(&mut authority, &closed, "k", 1, 10);
+    assert!(!fail(&mut authority), "nobody is answered before the store");
+    assert_eq!(answers(&mut authority), [(10, Err(Failure::Store("away")))]);
+
+    let told = policy(&format!("nodes = 4\n{LOCAL}"));
+    let mut object = Tested::new(Options { is_only_writer: true, ..Options::default() });
+    ask(&mut object, &told, "k", 1, 10);
+    assert!(!fail(&mut object));
+    assert_eq!(answers(&mut object), [(10, Err(Failure::Store("away")))]);
+}
+
+#[test]
+fn a_store_that_refuses_to_write_leaves_refusals_and_the_shares_of_what_it_holds() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 0);
+    let mut other = node(&policy, 0);
+    for token in 0..7 {
+        ask(&mut other, &policy, "k", 0, token);
+    }
+    let swap = other.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let seven = other.records(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    for token in 0..2 {
+        ask(&mut authority, &policy, "k", 0, token);
+    }
+    let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let outcome = SwapOutcome::Refused(vec![Some(seven)], "read-only");
+    authority.handle(swap, [outcome], (None, Micros(0)));
+    assert_eq!(answers(&mut authority), [(0, Ok(true)), (1, Ok(false))], "one of 8 was left");
+}
