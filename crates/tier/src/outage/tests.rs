@@ -254,10 +254,12 @@ fn what_no_longer_counts_is_not_charged() {
         assert!(passes(&mut outage, &key, second * 1_000_000, 10));
     }
     assert_eq!(owed(&mut outage, 3_500_000), [Operation::Charge(30)], "the hour counts them all");
-    for now in [3_600_000_000, 3_600_000_001] {
+    for now in [3_000_000, 3_600_000_000, 3_600_000_001] {
         assert!(passes(&mut outage, &key, now, 1));
     }
-    assert_eq!(owed(&mut outage, 7_200_000_000), [], "no window counts them");
+    assert_eq!(owed(&mut outage, 3_600_000_002), [Operation::Charge(2)], "those of this hour");
+    assert!(passes(&mut outage, &key, 3_600_000_003, 1));
+    assert_eq!(owed(&mut outage, 7_200_000_000), [], "no window counts it");
     assert!(outage.is_empty());
 }
 
