@@ -280,18 +280,13 @@ impl Node {
     pub(crate) fn settle(&mut self, cause: &JsValue) {
         let (now, _) = self.clock.last();
         while let Some(answer) = self.asks.poll_answer(now) {
+            let shared = self.asks.share(&answer, now);
             let outcome = match answer.result {
-                Ok(verdict) => {
-                    if verdict.degraded {
-                        let told =
-                            "the object cannot be asked, so this isolate decided by its share";
-                        log_error(&self.log_secret.describe(&answer.asked.resolved, &told), cause);
-                    }
-                    Outcome::Decided(verdict)
-                }
+                Ok(verdict) => Outcome::Decided(verdict),
                 Err(failure) => {
                     log_error(&self.log_secret.describe(&answer.asked.resolved, &failure), cause);
-                    Outcome::Unavailable(format!("durable object: {failure}"))
+                    let unavailable = || Outcome::Unavailable(format!("durable object: {failure}"));
+                    shared.map_or_else(unavailable, Outcome::Decided)
                 }
             };
             if let Some(token) = answer.asked.token {

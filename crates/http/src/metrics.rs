@@ -151,8 +151,7 @@ impl Metrics {
         head(&mut text, "decisions_total", help, "counter");
         for (name, counters) in &self.policies {
             let labels = alloc::format!("policy=\"{name}\",outcome");
-            let counts = counters.outcomes.iter().map(|counter| counter.load(Ordering::Relaxed));
-            each(&mut text, "decisions_total", &labels, OUTCOMES.into_iter().zip(counts));
+            counted_each(&mut text, "decisions_total", &labels, (&OUTCOMES, &counters.outcomes));
         }
         let help = "Checks that found a limit used as far as its warn_at";
         head(&mut text, "warnings_total", help, "counter");
@@ -164,8 +163,7 @@ impl Metrics {
         head(&mut text, "on_error_total", help, "counter");
         for (name, counters) in &self.policies {
             let labels = alloc::format!("policy=\"{name}\",answer");
-            let counts = counters.on_error.iter().map(|counter| counter.load(Ordering::Relaxed));
-            each(&mut text, "on_error_total", &labels, ON_ERROR.into_iter().zip(counts));
+            counted_each(&mut text, "on_error_total", &labels, (&ON_ERROR, &counters.on_error));
         }
         head(&mut text, "local_answers_total", "Answers without asking the store", "counter");
         each(&mut text, "local_answers_total", "kind", local.iter().copied());
@@ -187,6 +185,16 @@ fn add(counter: Option<&AtomicU64>) {
 
 fn head(text: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(text, "# HELP tidegate_{name} {help}.\n# TYPE tidegate_{name} {kind}");
+}
+
+fn counted_each(
+    text: &mut String,
+    name: &str,
+    labels: &str,
+    (values, counters): (&[&str], &[AtomicU64]),
+) {
+    let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
+    each(text, name, labels, values.iter().copied().zip(counts));
 }
 
 /// Names of policies need no escaping: they consist of letters, digits, `_`, `-` and `.`.

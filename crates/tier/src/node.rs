@@ -60,36 +60,46 @@ impl<T> Node<T> {
         self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
     }
 
-    /// The next answer that has come, of which the node has learnt. If the authority could not be asked, it may be one of the node's
-    /// share of the limits at `now`: see [`outage`]. The node does not know how many nodes there are, so the policy must say it.
+    /// The next answer that has come, of which the node has learnt. `now` is the time of the node's wall clock.
     pub fn poll_answer(&mut self, now: Timestamp) -> Option<Delivered<Option<T>>> {
-        let mut answer = self.outbox.poll_answer()?;
+        let answer = self.outbox.poll_answer()?;
         if let Some(heard) = answer.verdict_of() {
             self.cache.handle_verdict(&heard);
         }
         if Outage::is_for(&answer.asked.resolved) {
-            self.share(&mut answer, now);
+            self.tell(&answer, now);
         }
         Some(answer)
     }
 
-    /// Decides what the authority has not decided, and tells an authority that answers what the node has decided by itself.
-    fn share(&mut self, answer: &mut Delivered<Option<T>>, now: Timestamp) {
+    /// The verdict of the node's share at `now` on an operation that its authority has not decided: see [`outage`]. `None` if the
+    /// node cannot decide it. The node does not know how many nodes there are, so the policy must say it.
+    pub fn share(&mut self, failed: &Delivered<Option<T>>, now: Timestamp) -> Option<Verdict> {
+        let Outgoing { resolved, operation, .. } = &failed.asked;
+        match failed.result {
+            Err(Failure::Unknown | Failure::Store(_)) => {
+                self.outage.decide(resolved, now, operation, None)?.ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells an authority that answers what the node has decided by itself.
+    fn tell(&mut self, answer: &Delivered<Option<T>>, now: Timestamp) {
         let Delivered { asked: Outgoing { resolved, operation, token, .. }, at, result } = answer;
         let is_told = |owed: &Owed| owed.operation == *operation && owed.resolved == *resolved;
-        let told = self.telling.iter().position(is_told).filter(|_| token.is_none());
-        if let Some(told) = told {
+        if token.is_none()
+            && let Some(told) = self.telling.iter().position(is_told)
+        {
             let owed = self.telling.swap_remove(told);
             self.outage.handle_told(owed, told_by(result));
-        } else if let Err(Failure::Unknown | Failure::Store(_)) = result
-            && let Some(Ok(verdict)) = self.outage.decide(resolved, now, operation, None)
-        {
-            *result = Ok(verdict);
+        }
+        if result.is_err() {
             return;
         }
-        while result.is_ok()
-            && self.telling.len() < MOST_TOLD
-            && let Some(owed) = self.outage.poll_owed_of(resolved, now)
+        self.outage.handle_answered(resolved, now);
+        while self.telling.len() < MOST_TOLD
+            && let Some(owed) = self.outage.poll_answered()
         {
             let Owed { resolved, operation } = owed.clone();
             self.telling.push(owed);

@@ -42,11 +42,12 @@ mod partition;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::btree_map::Entry;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use compact_str::CompactString;
 use tidegate_gate::{
     Micros, OnError, Operation, Resolved, Timestamp, Transaction, TransactionError, Verdict,
 };
@@ -77,22 +78,16 @@ pub struct Outage {
     options: Options,
     /// How many nodes were last seen.
     nodes: Option<NonZeroU64>,
-    partitions: BTreeMap<Place, Partition>,
+    /// By the names of their policies, and by their own. A search in order has no collisions, and takes little code.
+    partitions: Vec<Box<Partition>>,
     bytes: usize,
     commits: usize,
-    /// The partitions of which the store must be told something.
-    due: VecDeque<Place>,
+    /// Some partition has something of which the store must be told.
+    is_due: bool,
     /// What the store must be told next.
     owed: VecDeque<Owed>,
     /// When states that equal fresh ones were last looked for.
     swept: Timestamp,
-}
-
-/// The names of a policy and of a partition.
-type Place = (CompactString, CompactString);
-
-fn place(resolved: &Resolved) -> Place {
-    (CompactString::new(resolved.policy().name()), CompactString::new(resolved.partition()))
 }
 
 impl Outage {
@@ -102,10 +97,10 @@ impl Outage {
         Self {
             options,
             nodes: None,
-            partitions: BTreeMap::new(),
+            partitions: Vec::new(),
             bytes: 0,
             commits: 0,
-            due: VecDeque::new(),
+            is_due: false,
             owed: VecDeque::new(),
             swept: Timestamp::EPOCH,
         }
@@ -144,99 +139,108 @@ impl Outage {
         if self.bytes >= self.options.most_bytes {
             self.sweep(now);
         }
-        let at = place(resolved);
         let is_full = self.bytes >= self.options.most_bytes;
-        let partition = match self.partitions.entry(at.clone()) {
-            Entry::Occupied(found) => {
-                let partition = found.into_mut();
-                if !partition.is_of(resolved.policy()) {
-                    // an edit starts the shares of the policy anew
-                    partition.take_owed(now, &mut self.owed);
-                    self.bytes = less(self.bytes, partition.bytes());
-                    *partition = Partition::new(resolved.policy(), nodes);
-                    self.bytes = self.bytes.saturating_add(partition.bytes());
-                }
-                partition
-            }
-            Entry::Vacant(_) if is_full => return None,
-            Entry::Vacant(new) => {
-                let partition = Partition::new(resolved.policy(), nodes);
+        let at = match self.find(resolved) {
+            Ok(at) => at,
+            Err(_) if is_full => return None,
+            Err(at) => {
+                let partition = Partition::new(resolved, nodes);
                 self.bytes = self.bytes.saturating_add(partition.bytes());
-                new.insert(partition)
+                self.partitions.insert(at, Box::new(partition));
+                at
             }
         };
-        let (before, owed, commits) = (partition.bytes(), partition.owes(), partition.commits());
-        let verdict = partition.decide(resolved, now, operation, known, is_full)?;
-        self.bytes = less(self.bytes, before).saturating_add(partition.bytes());
-        self.commits = less(self.commits, commits).saturating_add(partition.commits());
-        if partition.owes() && !owed {
-            self.due.push_back(at);
-        }
-        Some(verdict)
+        let (verdict, commits) = self.change(at, |partition, owed| {
+            if !Arc::ptr_eq(partition.policy(), resolved.policy()) {
+                // an edit starts the shares of the policy anew
+                partition.take_owed(now, owed);
+                *partition = Partition::new(resolved, nodes);
+            }
+            let commits = partition.commits();
+            let verdict = partition.decide(resolved, now, operation, known, is_full);
+            (verdict, partition.commits().saturating_sub(commits))
+        })?;
+        self.commits = self.commits.saturating_add(commits);
+        verdict
+    }
+
+    /// Changes a partition, and takes note of what has changed.
+    fn change<R>(
+        &mut self,
+        at: usize,
+        change: impl FnOnce(&mut Partition, &mut VecDeque<Owed>) -> R,
+    ) -> Option<R> {
+        let partition = self.partitions.get_mut(at)?;
+        let bytes = partition.bytes();
+        let changed = change(partition, &mut self.owed);
+        self.bytes = less(self.bytes, bytes).saturating_add(partition.bytes());
+        self.is_due |= partition.is_due();
+        Some(changed)
     }
 
     /// What the store must be told next, once it answers again.
     pub fn poll_owed(&mut self, now: Timestamp) -> Option<Owed> {
-        while self.owed.is_empty() {
-            let at = self.due.pop_front()?;
-            if let Some(partition) = self.partitions.get_mut(&at) {
+        if self.owed.is_empty() && core::mem::take(&mut self.is_due) {
+            for partition in &mut self.partitions {
                 partition.take_owed(now, &mut self.owed);
-                self.tidy(&at);
             }
+            self.handle_back();
         }
         self.owed.pop_front()
     }
 
-    /// What the store must be told of a partition, now that it has answered about it.
-    pub fn poll_owed_of(&mut self, resolved: &Resolved, now: Timestamp) -> Option<Owed> {
-        let partition = self.partitions.get_mut(&place(resolved))?;
-        let mut own = VecDeque::new();
-        partition.take_owed(now, &mut own);
-        let first = own.pop_front();
-        own.into_iter().for_each(|owed| self.give_back(owed));
-        self.tidy(&place(resolved));
-        first
+    /// Takes note that the authority of a key has answered: it is among those that [`poll_owed`](Self::poll_owed) tells next.
+    pub fn handle_answered(&mut self, resolved: &Resolved, now: Timestamp) {
+        if let Ok(at) = self.find(resolved) {
+            self.change(at, |partition, owed| partition.take_owed(now, owed));
+            self.tidy(at);
+        }
+    }
+
+    /// What the authorities that have answered must be told next.
+    pub fn poll_answered(&mut self) -> Option<Owed> {
+        self.owed.pop_front()
     }
 
     /// Takes what came of telling the store.
     pub fn handle_told(&mut self, owed: Owed, told: Told) {
-        let at = place(&owed.resolved);
-        let Some(partition) = self.partitions.get_mut(&at) else {
-            if let Operation::Commit(..) = owed.operation {
-                match told {
-                    Told::Done => self.commits = less(self.commits, 1),
-                    Told::NotDone | Told::Unknown => self.owed.push_back(owed),
-                }
+        let is_commit = matches!(owed.operation, Operation::Commit(..));
+        let done = match self.find(&owed.resolved) {
+            Ok(at) => {
+                let done = self.change(at, |partition, _| partition.told(owed, told)).unwrap_or(0);
+                self.tidy(at);
+                done
             }
-            return;
+            Err(_) if !is_commit => 0,
+            Err(_) if told == Told::Done => 1,
+            Err(_) => {
+                self.owed.push_back(owed); // an edit has ended its partition
+                0
+            }
         };
-        let owes = partition.owes();
-        let commits = partition.told(owed, told);
-        self.commits = less(self.commits, commits);
-        if partition.owes() && !owes {
-            self.due.push_back(at.clone());
-        }
-        self.tidy(&at);
-    }
-
-    fn give_back(&mut self, owed: Owed) {
-        self.handle_told(owed, Told::NotDone);
+        self.commits = less(self.commits, done);
     }
 
     /// Takes note that the store answers again: forgets the shares of which it need not be told.
     pub fn handle_back(&mut self) {
-        self.partitions.retain(|_, partition| partition.is_needed());
+        self.partitions.retain(|partition| partition.is_needed());
         self.count();
     }
 
     /// Whether the node remembers nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty()
+        self.partitions.is_empty() && self.owed.is_empty()
+    }
+
+    /// The place of a partition, or the place where it belongs.
+    fn find(&self, resolved: &Resolved) -> Result<usize, usize> {
+        let wanted = (resolved.policy().name(), resolved.partition());
+        self.partitions.binary_search_by(|partition| partition.place().cmp(&wanted))
     }
 
     /// Forgets a partition of which nothing is needed any more.
-    fn tidy(&mut self, at: &Place) {
+    fn tidy(&mut self, at: usize) {
         if let Some(partition) = self.partitions.get(at)
             && !partition.is_needed()
         {
@@ -251,12 +255,12 @@ impl Outage {
             return;
         }
         self.swept = now;
-        self.partitions.retain(|_, partition| !partition.is_fresh(now));
+        self.partitions.retain(|partition| !partition.is_fresh(now));
         self.count();
     }
 
     fn count(&mut self) {
-        let bytes = self.partitions.values().map(Partition::bytes);
+        let bytes = self.partitions.iter().map(|partition| partition.bytes());
         self.bytes = bytes.fold(0, usize::saturating_add);
     }
 }

@@ -447,6 +447,12 @@ fn unreadable(slot: &RecordState, error: BlobError) -> TransactionError {
 }
 
 impl KeySlots {
+    /// The key.
+    #[must_use]
+    pub const fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+
     /// Whether this is the joined of this key.
     #[must_use]
     pub fn is_of(&self, resolved: &Resolved) -> bool {

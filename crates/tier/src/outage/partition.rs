@@ -1,13 +1,14 @@
 //! The share of one partition.
 
-use alloc::collections::btree_map::Entry;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
 use core::num::NonZeroU64;
 
-use compact_str::CompactString;
 use tidegate_gate::{
-    Answered, Id, KeySlots, Operation, Policy, Request, Resolved, Timestamp, Transaction,
+    Answered, KeySlots, Operation, Policy, Request, Resolved, Timestamp, Transaction,
     TransactionError, Verdict,
 };
 
@@ -34,12 +35,16 @@ pub enum Told {
 /// A partition of which the node has a share.
 #[derive(Debug)]
 pub(super) struct Partition {
-    policy: Arc<Policy>,
+    /// A key of the partition.
+    of: Resolved,
     nodes: NonZeroU64,
     /// Its stored states are those that the node last knew. Its writes are never stored.
     transaction: Transaction,
-    granted: BTreeMap<CompactString, Granted>,
-    commits: BTreeMap<Id, (Resolved, u64)>,
+    /// By the keys.
+    granted: Vec<Box<Granted>>,
+    commits: Vec<Owed>,
+    /// The store must be told something.
+    is_due: bool,
     /// How many operations the store is being told.
     told: usize,
     bytes: usize,
@@ -48,34 +53,32 @@ pub(super) struct Partition {
 /// What the node granted a key by itself, beside reservations.
 #[derive(Debug)]
 struct Granted {
-    resolved: Resolved,
+    key: KeySlots,
     units: u64,
-    /// The units of which the store is being told.
-    told: u64,
 }
 
 impl Partition {
-    pub(super) fn new(policy: &Arc<Policy>, nodes: NonZeroU64) -> Self {
+    pub(super) fn new(resolved: &Resolved, nodes: NonZeroU64) -> Self {
         Self {
-            policy: Arc::clone(policy),
+            of: resolved.clone(),
             nodes,
             transaction: Transaction::default(),
-            granted: BTreeMap::new(),
-            commits: BTreeMap::new(),
+            granted: Vec::new(),
+            commits: Vec::new(),
+            is_due: false,
             told: 0,
             bytes: size_of::<Self>(),
         }
     }
 
-    /// Whether the partition is one of this policy, perhaps in another revision that did not edit the policy.
-    pub(super) fn is_of(&mut self, policy: &Arc<Policy>) -> bool {
-        if !Arc::ptr_eq(&self.policy, policy) {
-            if self.policy != *policy {
-                return false;
-            }
-            self.policy = Arc::clone(policy); // the next look is a short one
-        }
-        true
+    /// The revision of the policy.
+    pub(super) const fn policy(&self) -> &Arc<Policy> {
+        self.of.policy()
+    }
+
+    /// The names of the policy and of the partition.
+    pub(super) fn place(&self) -> (&str, &str) {
+        (self.of.policy().name(), self.of.partition())
     }
 
     /// The commits of which the store is to be told.
@@ -89,13 +92,13 @@ impl Partition {
     }
 
     /// Whether the store must be told something.
-    pub(super) fn owes(&self) -> bool {
-        !self.commits.is_empty() || self.granted.values().any(|granted| granted.units > 0)
+    pub(super) const fn is_due(&self) -> bool {
+        self.is_due
     }
 
     /// Whether the store must be told something, or is being told.
-    pub(super) fn is_needed(&self) -> bool {
-        self.told > 0 || self.owes()
+    pub(super) const fn is_needed(&self) -> bool {
+        self.told > 0 || self.is_due
     }
 
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
@@ -111,7 +114,7 @@ impl Partition {
         known: Option<&Transaction>,
         is_no_room: bool,
     ) -> Option<Result<Verdict, TransactionError>> {
-        let is_known = !self.policy.shares_states() || self.granted.contains_key(resolved.key());
+        let is_known = !self.policy().shares_states() || self.find(resolved.key()).is_ok();
         if is_no_room && !is_known {
             return None;
         }
@@ -123,7 +126,7 @@ impl Partition {
         if let Some(known) = known {
             self.transaction.learn(&own, known);
         }
-        let verdict = self.operate(&own, &resolved, now, operation);
+        let verdict = self.operate(&own, now, operation);
         let after = self.transaction.bytes_of(&own);
         self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
         Some(verdict)
@@ -132,7 +135,6 @@ impl Partition {
     fn operate(
         &mut self,
         own: &KeySlots,
-        resolved: &Resolved,
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, TransactionError> {
@@ -142,11 +144,14 @@ impl Partition {
             Operation::Decide(request) if request.cost > 0 && verdict.decision.is_allowed() => {
                 verdict = self.charge_the_others(own, now, request, verdict);
                 if !request.reserves() {
-                    self.grant(resolved, request.cost);
+                    self.grant(own, request.cost);
                 }
             }
             Operation::Commit(id, actual) => {
-                self.commits.entry(*id).or_insert_with(|| (resolved.clone(), *actual));
+                self.commit(Owed {
+                    resolved: own.resolved().clone(),
+                    operation: Operation::Commit(*id, *actual),
+                });
             }
             _ => {}
         }
@@ -177,58 +182,70 @@ impl Partition {
         Verdict { decision: charged.decision, limits, ..granted }
     }
 
-    fn grant(&mut self, resolved: &Resolved, units: u64) {
-        let key = CompactString::new(resolved.key());
-        let granted = self.granted.entry(key).or_insert_with(|| {
-            self.bytes = self.bytes.saturating_add(size_of::<Granted>());
-            Granted { resolved: resolved.clone(), units: 0, told: 0 }
-        });
-        granted.units = granted.units.saturating_add(units);
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.granted.binary_search_by(|granted| granted.key.resolved().key().cmp(key))
+    }
+
+    fn grant(&mut self, key: &KeySlots, units: u64) {
+        self.is_due = true;
+        match self.find(key.resolved().key()) {
+            Ok(at) => {
+                let granted = self.granted.get_mut(at);
+                granted.into_iter().for_each(|own| own.units = own.units.saturating_add(units));
+            }
+            Err(at) => {
+                self.bytes = self.bytes.saturating_add(size_of::<Granted>());
+                self.granted.insert(at, Box::new(Granted { key: key.clone(), units }));
+            }
+        }
+    }
+
+    /// Takes a commit that the store must be told. Returns whether it is a new one: of several of one id the first counts.
+    fn commit(&mut self, owed: Owed) -> bool {
+        self.is_due = true;
+        let id = |owed: &Owed| match owed.operation {
+            Operation::Commit(id, _) => Some(id),
+            _ => None,
+        };
+        let is_new = self.commits.iter().all(|other| id(other) != id(&owed));
+        if is_new {
+            self.commits.push(owed);
+        }
+        is_new
     }
 
     /// Takes what the store must be told.
     pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut VecDeque<Owed>) {
-        let before = owed.len();
-        for (id, (resolved, actual)) in core::mem::take(&mut self.commits) {
-            owed.push_back(Owed { resolved, operation: Operation::Commit(id, actual) });
+        if !mem::take(&mut self.is_due) {
+            return;
         }
-        let nodes = self.nodes.get();
-        for granted in self.granted.values_mut().filter(|granted| granted.units > 0) {
-            let own = self.transaction.join(&granted.resolved);
-            let counted = self.transaction.used_since_stored(&own, now, nodes);
-            let units = counted.min(granted.units);
-            granted.units = 0;
+        let before = owed.len();
+        owed.extend(self.commits.drain(..));
+        let granted = mem::take(&mut self.granted);
+        let bytes = granted.len().saturating_mul(size_of::<Granted>());
+        self.bytes = self.bytes.saturating_sub(bytes);
+        for granted in granted {
+            let Granted { key, units } = *granted;
+            let counted = self.transaction.used_since_stored(&key, now, self.nodes.get());
+            let units = counted.min(units);
             if units > 0 {
-                granted.told = granted.told.saturating_add(units);
-                let resolved = granted.resolved.clone();
+                let resolved = key.resolved().clone();
                 owed.push_back(Owed { resolved, operation: Operation::Charge(units) });
             }
         }
-        self.granted.retain(|_, granted| granted.told > 0);
         self.told = self.told.saturating_add(owed.len().saturating_sub(before));
     }
 
     /// Takes what came of telling the store. Returns how many commits need not be told any more.
     pub(super) fn told(&mut self, owed: Owed, told: Told) -> usize {
         self.told = self.told.saturating_sub(1);
-        let Owed { resolved, operation } = owed;
-        match operation {
-            Operation::Commit(id, actual) => {
-                let (Entry::Vacant(again), Told::NotDone | Told::Unknown) =
-                    (self.commits.entry(id), told)
-                else {
-                    return 1;
-                };
-                again.insert((resolved, actual));
+        match (owed.operation, told) {
+            (Operation::Charge(units), Told::NotDone) => {
+                let key = self.transaction.join(&owed.resolved);
+                self.grant(&key, units);
             }
-            Operation::Charge(units) => {
-                let Some(granted) = self.granted.get_mut(resolved.key()) else { return 0 };
-                granted.told = granted.told.saturating_sub(units);
-                if told == Told::NotDone {
-                    granted.units = granted.units.saturating_add(units);
-                }
-                self.granted.retain(|_, granted| granted.units > 0 || granted.told > 0);
-            }
+            (Operation::Commit(..), Told::Done) => return 1,
+            (Operation::Commit(..), _) => return usize::from(!self.commit(owed)),
             _ => {}
         }
         0

@@ -1,10 +1,12 @@
 //! A transaction of a node whose store cannot be asked: nothing of it is stored, and it goes on from what was seen last.
 
+use alloc::vec::Vec;
+
 use tidegate_core::{Micros, Timestamp};
 
 use super::record_state::RecordState;
 use super::{KeySlots, Transaction};
-use crate::decide::{Record, RecordWords};
+use crate::limit::Limit;
 
 impl Transaction {
     /// Takes back what operations did that is not stored, and keeps what is known of the store.
@@ -30,13 +32,15 @@ impl Transaction {
     #[must_use]
     pub fn used_since_stored(&self, joined: &KeySlots, now: Timestamp, parts: u64) -> u64 {
         let Some((_, limits)) = joined.resolved.limited() else { return 0 };
-        let each = self.slots_of(joined).zip(limits.records()).flat_map(|(slot, record)| {
-            let own = slot.words().map(|words| used(record, words, now)).unwrap_or_default();
-            let before = slot.found_words(now).map(|words| used(record, &words, now));
-            own.into_iter().zip(before.unwrap_or_default())
-        });
-        let more = each.map(|(own, before)| own.saturating_sub(before)).max().unwrap_or(0);
-        more.div_ceil(parts.max(1))
+        let mut most = 0;
+        for (slot, record) in self.slots_of(joined).zip(limits.records()) {
+            let (Ok(words), Some(stored)) = (slot.words(), slot.found_words(now)) else { continue };
+            let each = record.split(words).zip(record.split(&stored));
+            for ((limit, words), (_, stored)) in each {
+                most = most.max(used(limit, words, now).saturating_sub(used(limit, stored, now)));
+            }
+        }
+        most.div_ceil(parts.max(1))
     }
 
     /// Whether all states equal fresh ones at `now`.
@@ -52,13 +56,10 @@ impl Transaction {
     }
 }
 
-/// The units that count as used at `now` by each limit of a record.
-fn used(record: &Record, words: &[u64], now: Timestamp) -> RecordWords {
-    let (words, _) = record.unblocked(words);
-    let each = record.split(words).map(|(limit, words)| {
-        let mut words = RecordWords::from_slice(words);
-        limit.advance(&mut words, now);
-        limit.used(&words).unwrap_or(0)
-    });
-    each.collect()
+/// The units that count as used at `now`.
+#[inline(never)] // it is seldom called
+fn used(limit: &Limit, words: &[u64], now: Timestamp) -> u64 {
+    let mut words = Vec::from(words);
+    limit.advance(&mut words, now);
+    limit.used(&words).unwrap_or(0)
 }

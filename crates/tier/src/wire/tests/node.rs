@@ -245,7 +245,8 @@ fn a_node_goes_on_with_its_share_while_no_reply_comes_and_tells_the_object_after
         assert!(world.ask("k", None).is_none(), "it asks the object first");
         world.asks();
         let answer = world.node.poll_answer(NOW.saturating_add(world.at)).unwrap();
-        let verdict = answer.result.unwrap();
+        assert_eq!(answer.result, Err(Failure::Unknown));
+        let verdict = world.node.share(&answer, NOW.saturating_add(world.at)).unwrap();
         assert!(verdict.degraded);
         assert_eq!((answer.asked.token, verdict.decision.is_allowed()), (Some(caller), caller < 3));
     }
