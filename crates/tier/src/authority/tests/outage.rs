@@ -1,7 +1,9 @@
 //! What an authority answers by its node's share while the store is away.
 
+use proptest::prelude::*;
 use tidegate_gate::Operation;
 
+use super::super::SwapEntry;
 use super::*;
 use crate::outage::Told;
 
@@ -97,4 +99,106 @@ fn a_store_that_refuses_to_write_leaves_refusals_and_the_shares_of_what_it_holds
     let outcome = SwapOutcome::Refused(vec![Some(seven)], "read-only");
     authority.handle(swap, [outcome], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(0, Ok(true)), (1, Ok(false))], "one of 8 was left");
+}
+
+/// Some nodes on one store that is away now and then.
+struct World {
+    nodes: Vec<Tested>,
+    store: BTreeMap<String, Vec<u8>>,
+    is_away: bool,
+}
+
+impl World {
+    fn new(count: usize) -> Self {
+        let node = || {
+            let mut node = Tested::new(Options::default());
+            node.handle_nodes(count.try_into().unwrap());
+            node
+        };
+        Self { nodes: (0..count).map(|_| node()).collect(), store: BTreeMap::new(), is_away: false }
+    }
+
+    /// A node asks, and gets its answer.
+    fn ask(&mut self, node: usize, key: &Resolved, operation: Operation) -> Verdict {
+        let resolved = key.clone();
+        let asked = Queued { resolved, now: Timestamp(7), at: Micros(0), operation, token: 0 };
+        self.nodes[node].ask(asked);
+        while let Some(swap) = self.nodes[node].poll_swap((None, Micros(0)), |_| false) {
+            let outcome = match self.is_away {
+                true => SwapOutcome::Failed("away"),
+                false => self.swap(node, &swap),
+            };
+            self.nodes[node].handle(swap, [outcome], (None, Micros(0)));
+            if self.is_away {
+                self.nodes[node].handle_away();
+            }
+        }
+        self.nodes[node].poll_answer().unwrap().1.unwrap()
+    }
+
+    fn swap(&mut self, node: usize, swap: &Swap) -> SwapOutcome<&'static str> {
+        let records: Vec<_> = self.nodes[node].records(swap, 0).collect();
+        let found = |record: &SwapEntry<'_>| self.store.get(record.name).cloned();
+        if records.iter().any(|record| found(record).as_deref() != record.found) {
+            return SwapOutcome::Found(records.iter().map(found).collect());
+        }
+        let writes = records.iter().filter_map(|record| Some((record.name, record.becomes?)));
+        let writes: Vec<_> = writes.map(|(name, bytes)| (name.into(), bytes.to_vec())).collect();
+        self.store.extend(writes);
+        SwapOutcome::Swapped
+    }
+
+    /// The store is back, and all nodes tell it what they granted.
+    fn come_back(&mut self) {
+        self.is_away = false;
+        for node in 0..self.nodes.len() {
+            self.nodes[node].handle_back();
+            while let Some(owed) = self.nodes[node].poll_owed(Timestamp(7)) {
+                assert!(!self.ask(node, &owed.resolved, owed.operation).degraded);
+                self.nodes[node].handle_told(owed, Told::Done);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// In each outage the nodes grant no more than their shares of what each of them had seen last, and one request more; and the
+    /// store knows in the end of every grant.
+    #[test]
+    fn nodes_on_a_store_that_is_away_now_and_then_keep_the_bound(
+        count in 1..=6_usize,
+        steps in prop::collection::vec((0..6_usize, 0..6_u64), 1..200),
+    ) {
+        const LIMIT: u64 = 120;
+        const MOST_COST: u64 = 5;
+        let text = "on_error = 'local'\nlimits = [{ algorithm = 'fixed_window', limit = 120, period = '1h' }]";
+        let key = Resolved::new(&policy(text), "k").unwrap();
+        let (mut world, mut granted) = (World::new(count), 0);
+        let (mut seen, mut in_outage) = (vec![0; count], vec![0; count]);
+        for (node, cost) in steps {
+            let node = node % count;
+            if cost == 0 {
+                match world.is_away {
+                    true => world.come_back(),
+                    false => world.is_away = true,
+                }
+                in_outage = vec![0; count];
+                continue;
+            }
+            let verdict = world.ask(node, &key, cost.into());
+            prop_assert_eq!(verdict.degraded, world.is_away);
+            let taken = if verdict.decision.is_allowed() { cost } else { 0 };
+            granted += taken;
+            if world.is_away {
+                in_outage[node] += taken;
+                let share = u64::saturating_sub(LIMIT, seen[node]) / u64::try_from(count).unwrap();
+                prop_assert!(in_outage[node] <= share + MOST_COST, "{:?} of {:?}", in_outage, seen);
+            } else {
+                seen[node] = granted; // the nodes have told the store of everything
+            }
+        }
+        world.come_back();
+        let left = world.ask(0, &key, 0.into()).decision.remaining();
+        prop_assert_eq!(left, LIMIT.saturating_sub(granted));
+    }
 }
