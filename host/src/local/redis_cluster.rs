@@ -24,7 +24,8 @@ impl RedisCluster {
     /// Returns an error if the program is not installed, or the nodes do not become a Cluster.
     pub fn start(masters: u16, has_replicas: bool, timeout: Duration) -> Result<Self> {
         let nodes = if has_replicas { masters.saturating_mul(2) } else { masters };
-        let mut cluster = Self { nodes: Vec::new(), ports: Vec::new(), masters: usize::from(masters) };
+        let mut cluster =
+            Self { nodes: Vec::new(), ports: Vec::new(), masters: usize::from(masters) };
         for _ in 0..nodes {
             let (node, port) = start_node(timeout)?;
             cluster.nodes.push(node);

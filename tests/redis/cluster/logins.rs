@@ -6,6 +6,7 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
 use super::super::certificates::{Authority, Demand, VALID};
+use super::super::load::holds;
 use super::super::users::{documented, set_user};
 use super::super::{NOW, ask, bucket, on, within};
 
@@ -15,15 +16,11 @@ async fn give_all_slots(server: &RedisServer) {
     let slots = slots.iter().map(String::as_bytes);
     let command: Vec<&[u8]> = [&b"CLUSTER"[..], b"ADDSLOTS"].into_iter().chain(slots).collect();
     let _: () = ask(server, &command).await;
-    let ready = async || {
+    holds(async || {
         let told: String = ask(server, &[b"CLUSTER", b"INFO"]).await;
         told.contains("cluster_state:ok")
-    };
-    let began = std::time::Instant::now();
-    while !ready().await {
-        assert!(began.elapsed() < Duration::from_secs(30));
-        tokio::task::yield_now().await;
-    }
+    })
+    .await;
 }
 
 async fn grants(url: &str, options: RedisOptions) -> Result<usize, StoreError> {

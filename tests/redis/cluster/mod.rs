@@ -37,7 +37,8 @@ async fn slot(cluster: &RedisCluster, key: &Resolved) -> (u16, usize) {
 /// How often each command was executed since the start, the commands of scripts included.
 async fn commands(server: &RedisServer) -> HashMap<String, u64> {
     let told: String = ask(server, &[b"INFO", b"commandstats"]).await;
-    let lines = told.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    let lines =
+        told.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
     lines
         .map(|(name, rest)| (name.to_owned(), rest.split(',').next().unwrap().parse().unwrap()))
         .collect()
@@ -116,9 +117,9 @@ async fn a_server_of_another_kind_says_what_to_write() {
     let options = || within(Duration::from_secs(10));
     let as_one = cluster.url().replace("+cluster", "");
     let store = Redis::new(&as_one, RedisOptions { ..options() }).unwrap();
-    let answers = join_all((0..20).map(async |key| {
-        store.operate(&on(&policy, &format!("k:{key}")), NOW, 1).await
-    }))
+    let answers = join_all(
+        (0..20).map(async |key| store.operate(&on(&policy, &format!("k:{key}")), NOW, 1).await),
+    )
     .await;
     let error = answers.into_iter().find_map(Result::err).unwrap().to_string();
     assert!(error.contains("write `redis+cluster://HOST:PORT` instead"), "{error}");

@@ -3,7 +3,7 @@
 use tidegate::gate::Resolved;
 use tidegate::local::RedisCluster;
 
-use super::super::load::Load;
+use super::super::load::{Load, holds};
 use super::super::{NOW, ask, on, policy};
 use super::{commands, masters, slot, store};
 
@@ -101,9 +101,7 @@ async fn a_partition_that_is_torn_for_a_moment_is_decided_when_it_is_whole() {
     let torn = store.operate(&key, NOW, 2);
     let whole = async {
         // the store has been told to try again
-        while !commands_failed(&cluster).await {
-            tokio::task::yield_now().await;
-        }
+        holds(async || was_told_to_try_again(&cluster).await).await;
         assert!(moved.step().await);
         moved.end().await;
     };
@@ -113,11 +111,12 @@ async fn a_partition_that_is_torn_for_a_moment_is_decided_when_it_is_whole() {
 }
 
 /// Whether a node has answered `TRYAGAIN`.
-async fn commands_failed(cluster: &RedisCluster) -> bool {
-    let mut rejected = false;
+async fn was_told_to_try_again(cluster: &RedisCluster) -> bool {
     for node in cluster.nodes() {
         let told: String = ask(node, &[b"INFO", b"all"]).await;
-        rejected |= told.contains("errorstat_TRYAGAIN");
+        if told.contains("errorstat_TRYAGAIN") {
+            return true;
+        }
     }
-    rejected
+    false
 }

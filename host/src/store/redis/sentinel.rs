@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use futures_util::future::select_ok;
 use redis::{
-    ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, Value, cmd,
+    ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind,
+    Value, cmd,
 };
 use tokio::time::timeout;
 

@@ -40,7 +40,9 @@ impl Shared {
     /// The number of the server that has the records of this key.
     pub(super) fn number(&self, resolved: &Resolved) -> u64 {
         match self.servers.are_cluster() {
-            true => self.servers.number(self.slot(&blob::partition_name(resolved.policy(), resolved.key()))),
+            true => self
+                .servers
+                .number(self.slot(&blob::partition_name(resolved.policy(), resolved.key()))),
             false => 0,
         }
     }
@@ -58,7 +60,9 @@ impl Shared {
                 names.iter().for_each(|name| _ = pipeline.get(name));
                 let pipeline = &pipeline;
                 connection
-                    .read(|mut connection| async move { pipeline.query_async(&mut connection).await })
+                    .read(
+                        |mut connection| async move { pipeline.query_async(&mut connection).await },
+                    )
                     .await
             }
             Servers::Cluster(_) => {
@@ -74,11 +78,7 @@ impl Shared {
         }
     }
 
-    async fn read(
-        &self,
-        slot: u16,
-        commands: &[Cmd],
-    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    async fn read(&self, slot: u16, commands: &[Cmd]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let commands: Vec<_> = commands.iter().map(|command| (slot, command)).collect();
         let answers = self.servers.send(&commands).await;
         let read = |answer: Result<Value, StoreError>| {

@@ -55,7 +55,8 @@ impl Call {
                 None => slots.push((slot, vec![partition])),
             }
         }
-        let mut part = |(slot, indices)| Part::new(&shared.options, authority, swap, (slot, indices));
+        let mut part =
+            |(slot, indices)| Part::new(&shared.options, authority, swap, (slot, indices));
         Self { parts: slots.into_iter().map(&mut part).collect(), partitions: swap.len() }
     }
 
@@ -92,10 +93,9 @@ impl Call {
     async fn send(&self, shared: &Shared) -> Vec<Result<Value, StoreError>> {
         let commands: Vec<_> = self.parts.iter().map(|part| (part.slot, &part.command)).collect();
         let mut told = shared.servers.send(&commands).await;
-        let is_unknown = |told: &Result<Value, StoreError>| {
-            matches!(told, Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript))
-        };
-        let unknown: Vec<usize> = (0..told.len()).filter(|n| told.get(*n).is_some_and(is_unknown)).collect();
+        let is_unknown = |told: &Result<Value, StoreError>| matches!(told, Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript));
+        let unknown: Vec<usize> =
+            (0..told.len()).filter(|n| told.get(*n).is_some_and(is_unknown)).collect();
         if unknown.is_empty() {
             return told;
         }
@@ -237,7 +237,9 @@ impl Part {
             match value {
                 Value::Nil => found.push(None),
                 Value::BulkString(bytes) => found.push(Some(bytes)),
-                Value::ServerError(server) if error.is_none() => error = Some(RedisError::from(server)),
+                Value::ServerError(server) if error.is_none() => {
+                    error = Some(RedisError::from(server))
+                }
                 _ => return SwapOutcome::Failed(unexpected().into()),
             }
         }

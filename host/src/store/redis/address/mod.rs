@@ -63,10 +63,13 @@ fn sentinel(several: &Several<'_>) -> Result<Address, StoreError> {
              `redis+sentinel://HOST:26379,HOST:26379/mymaster`",
         );
     }
-    let own = |name: &str| several.pairs().rev().find_map(|(key, value)| (key == name).then_some(value));
+    let own =
+        |name: &str| several.pairs().rev().find_map(|(key, value)| (key == name).then_some(value));
     let login = match (own(SENTINEL_USER), own(SENTINEL_PASSWORD)) {
         (None, None) => String::new(),
-        (user, password) => format!("{}:{}@", user.unwrap_or_default(), password.unwrap_or_default()),
+        (user, password) => {
+            format!("{}:{}@", user.unwrap_or_default(), password.unwrap_or_default())
+        }
     };
     let others = several.query(|name| ![SENTINEL_USER, SENTINEL_PASSWORD].contains(&name));
     let of_sentinels = Several { user: &login, ..*several };
@@ -133,7 +136,9 @@ impl<'t> Several<'t> {
             let Self { scheme, user, .. } = self;
             let read = single(&format!("{scheme}://{user}{host}{port}/{database}{query}"))?;
             if !matches!(read.info.addr(), ConnectionAddr::Tcp(..)) {
-                return refused("expected hosts, found a socket: a Cluster and sentinels are asked over TCP");
+                return refused(
+                    "expected hosts, found a socket: a Cluster and sentinels are asked over TCP",
+                );
             }
             servers.push(read.info.addr().clone());
             last = Some(read);

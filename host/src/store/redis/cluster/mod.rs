@@ -10,15 +10,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_ok};
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use redis::{
-    AsyncCommands, ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind, Value, cmd,
+    AsyncCommands, ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind,
+    Value, cmd,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use self::slots::{Place, Slots, Told};
 pub(super) use self::slots::slot_of;
+use self::slots::{Place, Slots, Told};
 use super::connection::Connection;
 use super::destination::{Destination, To};
 use super::dialer::Dialer;
@@ -27,7 +30,7 @@ use crate::store::error::StoreError;
 /// The store asks for the slots at most this often.
 const LEARNED_AFTER: Duration = Duration::from_millis(100);
 
-/// How many nodes are asked for the slots at once. The first answer counts.
+/// How many nodes are asked for the slots at once.
 const MOST_ASKED: usize = 4;
 
 /// The masters of a Cluster.
@@ -69,7 +72,11 @@ pub(super) struct Master {
 
 impl Cluster {
     /// The Cluster that has these nodes, at least. It connects at the first question.
-    pub(super) fn new(dialer: Dialer, login: RedisConnectionInfo, nodes: Vec<ConnectionAddr>) -> Self {
+    pub(super) fn new(
+        dialer: Dialer,
+        login: RedisConnectionInfo,
+        nodes: Vec<ConnectionAddr>,
+    ) -> Self {
         let place = |node| match node {
             ConnectionAddr::Tcp(host, port) => Some(Place { host, port }),
             _ => None, // never: the address of a Cluster has hosts
@@ -126,7 +133,8 @@ impl Cluster {
     fn learn(self: &Arc<Self>) -> Learning {
         let mut state = self.state();
         if let Some(learning) = &state.learning {
-            let is_under_way = learning.ended.borrow().is_none() && learning.ended.has_changed().is_ok();
+            let is_under_way =
+                learning.ended.borrow().is_none() && learning.ended.has_changed().is_ok();
             if is_under_way || learning.began.elapsed() < LEARNED_AFTER {
                 return learning.clone();
             }
@@ -144,17 +152,28 @@ impl Cluster {
         learning
     }
 
-    /// Asks some nodes at a time for the slots, until one has told them.
+    /// Asks some nodes at a time for the slots, until two of them tell the same, or all have answered: a master that was
+    /// away and comes back does not know yet that it is a replica.
     async fn ask_nodes(&self) -> Result<Told, StoreError> {
-        let mut failed = None;
+        let mut failed = StoreError::Abandoned;
         for places in self.nodes().chunks(MOST_ASKED) {
-            let asked = places.iter().map(|place| Box::pin(self.ask_node(place)));
-            match select_ok(asked).await {
-                Ok((told, _)) => return Ok(told),
-                Err(error) => failed = Some(error),
+            let mut asked: FuturesUnordered<_> =
+                places.iter().map(|place| self.ask_node(place)).collect();
+            let mut told: Vec<Told> = Vec::new();
+            while let Some(answer) = asked.next().await {
+                match answer {
+                    Ok(answer) if told.iter().any(|told| told.ranges == answer.ranges) => {
+                        return Ok(answer);
+                    }
+                    Ok(answer) => told.push(answer),
+                    Err(error) => failed = error,
+                }
+            }
+            if let Some(told) = told.pop() {
+                return Ok(told);
             }
         }
-        Err(failed.unwrap_or(StoreError::Abandoned)) // never: a Cluster has nodes
+        Err(failed)
     }
 
     async fn ask_node(&self, place: &Place) -> Result<Told, StoreError> {
@@ -172,7 +191,8 @@ impl Cluster {
             None => ask(&self.connection(place)).await?,
         };
         if let Value::ServerError(error) = told {
-            let is_no_cluster = error.details().is_some_and(|told| told.contains("cluster support disabled"));
+            let is_no_cluster =
+                error.details().is_some_and(|told| told.contains("cluster support disabled"));
             return Err(match is_no_cluster {
                 true => StoreError::Address(
                     "expected a node of a Cluster, found a Redis without cluster support: write `redis://HOST:PORT` \

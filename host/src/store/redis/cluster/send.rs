@@ -37,23 +37,23 @@ impl Cluster {
     ///
     /// A command is sent again only if a node said that it has not executed it: after `MOVED`, `ASK` and `TRYAGAIN`. No
     /// round begins once the first one is a deadline ago.
-    pub(in super::super) async fn send(
+    pub(in super::super) async fn send<'c>(
         self: &Arc<Self>,
-        commands: &[(u16, &Cmd)],
+        commands: &[(u16, &'c Cmd)],
     ) -> Vec<Result<Value, StoreError>> {
         if let Err(error) = self.know().await {
             return vec![Err(error); commands.len()];
         }
         let began = Instant::now();
         let mut answers: Vec<_> = commands.iter().map(|_| Err(StoreError::Abandoned)).collect();
-        let open = |(index, (slot, command)): (usize, &(u16, _))| Open {
+        let open = |(index, (slot, command)): (usize, &(u16, &'c Cmd))| Open {
             index,
             slot: *slot,
-            command: *command,
+            command,
             asked: None,
             waits: false,
         };
-        let mut open: Vec<Open<'_>> = commands.iter().enumerate().map(open).collect();
+        let mut open: Vec<Open<'c>> = commands.iter().enumerate().map(open).collect();
         for round in 1..=MOST_ROUNDS {
             let groups = self.group(open);
             let told = join_all(groups.iter().map(|(master, group)| ask(master, group))).await;

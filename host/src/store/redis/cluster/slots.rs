@@ -62,6 +62,7 @@ impl Told {
             told.replicas.extend(range.filter_map(|node| place(node, asked)));
             told.ranges.push((first, last.min(SLOTS - 1), master));
         }
+        told.ranges.sort_unstable_by_key(|(first, ..)| *first); // nodes list them in any order
         told
     }
 }
@@ -160,8 +161,8 @@ mod tests {
         let asked = place("asked", 1);
         let told = Told::read(
             Value::Array(vec![
-                range(0, 5, vec![node(text("a"), 7), node(text("b"), 8)]),
                 range(6, 7, vec![node(Value::Nil, 9), node(text("?"), 8)]),
+                range(0, 5, vec![node(text("a"), 7), node(text("b"), 8)]),
                 range(8, 9, vec![node(text(""), 9)]),
                 range(8, 9, vec![node(text("?"), 9)]),
                 range(-1, 9, vec![node(text("a"), 9)]),
@@ -174,7 +175,8 @@ mod tests {
             ]),
             &asked,
         );
-        let expected = [(0, 5, place("a", 7)), (6, 7, place("asked", 9)), (8, 9, place("asked", 9))];
+        let expected =
+            [(0, 5, place("a", 7)), (6, 7, place("asked", 9)), (8, 9, place("asked", 9))];
         assert_eq!(told.ranges[..3], expected);
         assert_eq!(told.ranges[3..], [(16_000, SLOTS - 1, place("a", 7))]);
         assert_eq!(told.replicas, [place("b", 8)]);
@@ -206,7 +208,9 @@ mod tests {
         slots.give((5, 5), &b);
         slots.give((7, 3), &b); // nothing
         slots.give((7, u16::MAX), &b); // nothing
-        for (slot, owner) in [(0, Some(&a)), (5, Some(&b)), (7, Some(&a)), (16_383, Some(&b)), (u16::MAX, None)] {
+        for (slot, owner) in
+            [(0, Some(&a)), (5, Some(&b)), (7, Some(&a)), (16_383, Some(&b)), (u16::MAX, None)]
+        {
             assert_eq!(slots.owner(slot), owner, "{slot}");
         }
         assert_eq!(slots.masters.len(), 2);
