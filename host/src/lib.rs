@@ -22,15 +22,16 @@
 //! |---|---|
 //! | `redis` | the store in Redis or Valkey |
 //! | `tower` | the layer for services of tower |
+//! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` |
+//! | `replay` | the subcommands `replay` and `parity`, with `command` and `local` |
 //! | `local` | a private Redis or workerd |
-//! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` and `local` |
 
 pub mod clock;
 #[cfg(any(feature = "command", feature = "tower"))]
 mod http_message;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(feature = "command")]
+#[cfg(feature = "replay")]
 pub mod replay;
 #[cfg(feature = "command")]
 pub mod serve;
