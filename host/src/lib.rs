@@ -11,6 +11,7 @@
 //!
 //! - [`store`] keeps states in the process or in Redis.
 //! - [`tower`] is a layer for services of tower, such as those of axum.
+//! - [`describe`] describes policies in sentences.
 //! - [`serve`] serves the decision API over HTTP.
 //! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
 //! - [`local`] starts a private Redis or workerd, for replays and tests.
@@ -27,6 +28,8 @@
 //! | `local` | a private Redis or workerd |
 
 pub mod clock;
+#[cfg(feature = "command")]
+pub mod describe;
 #[cfg(any(feature = "command", feature = "tower"))]
 mod http_message;
 #[cfg(feature = "local")]

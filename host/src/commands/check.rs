@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tidegate::clock;
+use tidegate::describe::{describe, routes};
 use tidegate::gate::{
     Ask, Bounded, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted,
 };
 use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
-use super::describe::{describe, routes};
 use super::{PolicyFile, RedisFiles, calendars, say};
 
 /// Validate the policy file and describe it, or decide on one request

@@ -2,7 +2,6 @@
 
 mod calendars;
 pub(crate) mod check;
-mod describe;
 #[cfg(feature = "replay")]
 pub(crate) mod parity;
 mod redis_files;
