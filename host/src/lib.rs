@@ -15,6 +15,7 @@
 //! - [`serve`] serves the decision API over HTTP.
 //! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
 //! - [`local`] starts a private Redis or workerd, for replays and tests.
+//! - [`client`] asks a store of this process, Redis, or a server over HTTP.
 //! - [`clock`] tells the time.
 //!
 //! # Features
@@ -25,8 +26,11 @@
 //! | `tower` | the layer for services of tower |
 //! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` |
 //! | `replay` | the subcommands `replay` and `parity`, with `command` and `local` |
+//! | `client` | a client of a store, or of a server over HTTP |
 //! | `local` | a private Redis or workerd |
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 #[cfg(feature = "command")]
 pub mod describe;
@@ -34,6 +38,8 @@ pub mod describe;
 mod http_message;
 #[cfg(feature = "local")]
 pub mod local;
+#[cfg(any(feature = "client", feature = "command", feature = "tower"))]
+mod random;
 #[cfg(feature = "replay")]
 pub mod replay;
 #[cfg(feature = "command")]
@@ -47,5 +53,5 @@ pub use store::{Memory, Store, StoreError};
 pub use store::{Redis, RedisClientFiles, RedisOptions, RedisTls};
 pub use tidegate_gate as gate;
 pub use tidegate_gate::{Decision, Operation, Policies, Policy, Resolved, Timestamp, Verdict};
-#[cfg(any(feature = "command", feature = "tower"))]
+#[cfg(any(feature = "client", feature = "command", feature = "tower"))]
 pub use tidegate_http as http;
