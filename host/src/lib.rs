@@ -12,6 +12,7 @@
 //! - [`store`] keeps states in the process or in Redis.
 //! - [`tower`] is a layer for services of tower, such as those of axum.
 //! - [`describe`] describes policies in sentences.
+//! - [`reqwest`](mod@reqwest) is middleware that keeps a client of reqwest within a limit.
 //! - [`serve`] serves the decision API over HTTP.
 //! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
 //! - [`local`] starts a private Redis or workerd, for replays and tests.
@@ -27,6 +28,7 @@
 //! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` |
 //! | `replay` | the subcommands `replay` and `parity`, with `command` and `local` |
 //! | `client` | a client of a store, or of a server over HTTP |
+//! | `reqwest` | the middleware for clients of reqwest |
 //! | `local` | a private Redis or workerd |
 
 #[cfg(feature = "client")]
@@ -38,10 +40,12 @@ pub mod describe;
 mod http_message;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(any(feature = "client", feature = "command", feature = "tower"))]
+#[cfg(any(feature = "client", feature = "command", feature = "reqwest", feature = "tower"))]
 mod random;
 #[cfg(feature = "replay")]
 pub mod replay;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 #[cfg(feature = "command")]
 pub mod serve;
 pub mod store;
