@@ -1,8 +1,8 @@
 //! Tests of the middleware on a clock that moves on when all wait.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ::reqwest::StatusCode;
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
@@ -24,10 +24,13 @@ fn waited() -> Duration {
     Duration::from_micros(now().0 - 1_000_000_000)
 }
 
+/// A status, and the header `Retry-After`.
+type Told = (u16, Option<&'static str>);
+
 /// A server in place of the network: answers as told, one after another, and then with 200. Counts its requests.
 #[derive(Clone, Default)]
 struct Upstream {
-    answers: Arc<std::sync::Mutex<Vec<(u16, Option<&'static str>)>>>,
+    answers: Arc<Mutex<Vec<Told>>>,
     requests: Arc<AtomicUsize>,
 }
 
@@ -52,7 +55,7 @@ impl Middleware for Upstream {
 
 fn client(
     policy: &str,
-    answers: &[(u16, Option<&'static str>)],
+    answers: &[Told],
     build: impl FnOnce(Builder) -> Builder,
 ) -> (ClientWithMiddleware, Upstream) {
     now();

@@ -1,5 +1,6 @@
 //! Tests of the layer in front of services without a server.
 
+mod grpc;
 mod held;
 mod request;
 
