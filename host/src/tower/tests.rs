@@ -3,6 +3,7 @@
 mod grpc;
 mod held;
 mod request;
+mod several;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
