@@ -30,7 +30,7 @@ const NATIVE: [&str; 9] = [
 const SYSTEM: &str = "tidegate-tests";
 
 /// The features of the library, each without the others.
-const HOST_FEATURES: [&str; 4] = ["", "redis", "tower", "command"];
+const HOST_FEATURES: [&str; 6] = ["", "redis", "tower", "client", "reqwest", "command"];
 
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const NO_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
@@ -81,8 +81,8 @@ fn lint(tally: &mut Tally) -> Result<()> {
 
 fn msrv(tally: &mut Tally) -> Result<()> {
     let libraries = release::PUBLISHED.iter().flat_map(|name| ["--package", name]);
-    let features =
-        ["--no-default-features", "--features", "tidegate/command,tidegate/tls,tidegate/tower"];
+    let features = "tidegate/client,tidegate/command,tidegate/reqwest,tidegate/tls,tidegate/tower";
+    let features = ["--no-default-features", "--features", features];
     let libraries: Vec<&str> = libraries.chain(features).collect();
     tally.check_with(&release::oldest_rust("tidegate")?, &libraries)?;
     // replays need the Rust that wasmtime needs, as the rest of the workspace does
