@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidegate_gate::{Effect, OnError, Operation, Policies};
 
@@ -45,6 +45,8 @@ pub struct Metrics {
     policies: Vec<(String, Arc<Counters>)>,
     /// Stored policies that could not be used.
     ignored: Arc<AtomicU64>,
+    /// Whether the store did not answer last.
+    failing: Arc<AtomicBool>,
 }
 
 /// A check as it is counted.
@@ -118,6 +120,7 @@ impl Metrics {
         Self {
             policies: policies.map(|name| (name.to_string(), counters(name))).collect(),
             ignored: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.ignored)),
+            failing: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.failing)),
         }
     }
 
@@ -126,15 +129,37 @@ impl Metrics {
         place.ok().and_then(|place| self.policies.get(place)).map(|(_, counters)| counters)
     }
 
-    /// Counts a check.
-    pub fn count(&self, check: &Check, outcome: &Outcome) {
-        let Some((place, _)) = counted(check, outcome) else { return };
-        let Some(counters) = self.of(check.resolved().policy().name()) else { return };
-        add(counters.outcomes.get(place));
-        if warned(check, outcome) {
-            add(Some(&counters.warned));
+    /// Counts a check. Returns whether [`Limited`](crate::Limited) counts it too, because it did not just pass.
+    pub fn count(&self, check: &Check, outcome: &Outcome) -> bool {
+        let failing = match outcome {
+            Outcome::Unavailable(_) => true,
+            Outcome::Decided(verdict) => verdict.degraded,
+        };
+        if self.failing.load(Ordering::Relaxed) != failing {
+            self.failing.store(failing, Ordering::Relaxed); // rarely, because all threads read it
         }
-        add(by_on_error(check, outcome).and_then(|place| counters.on_error.get(place)));
+        let Some((place, _)) = counted(check, outcome) else { return failing };
+        if let Some(counters) = self.of(check.resolved().policy().name()) {
+            add(counters.outcomes.get(place));
+            if warned(check, outcome) {
+                add(Some(&counters.warned));
+            }
+            add(by_on_error(check, outcome).and_then(|place| counters.on_error.get(place)));
+        }
+        place > 0
+    }
+
+    /// Whether the store answered last.
+    pub(crate) fn store_answers(&self) -> bool {
+        !self.failing.load(Ordering::Relaxed)
+    }
+
+    /// The checks of a policy by outcome, and those that were warned of.
+    pub(crate) fn outcomes(&self, policy: &str) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = OUTCOMES.into_iter().chain(["warned"]);
+        let counters = self.of(policy).into_iter();
+        let counters = counters.flat_map(|all| all.outcomes.iter().chain([&all.warned]));
+        names.zip(counters.map(|counter| counter.load(Ordering::Relaxed)))
     }
 
     /// Counts stored policies that could not be used.

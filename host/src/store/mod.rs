@@ -233,6 +233,16 @@ impl Store {
         }
     }
 
+    /// Why the store is known to be away, if policies with `on_error = "local"` are decided by this host's share meanwhile.
+    #[must_use]
+    pub fn outage(&self) -> Option<StoreError> {
+        match self {
+            Self::Memory { .. } => None,
+            #[cfg(feature = "redis")]
+            Self::Redis(redis) => redis.outage(),
+        }
+    }
+
     /// Forgets expired states. Redis does this by itself.
     pub fn sweep(&self, now: Timestamp) {
         match self {

@@ -1,13 +1,12 @@
 //! What the driver does in and after an outage: it asks whether Redis is back, and tells it what this host granted meanwhile.
 
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use redis::AsyncCommands;
-use redis::aio::MultiplexedConnection;
 use tidegate_gate::Verdict;
 use tidegate_tier::authority::Failure;
 use tidegate_tier::outage::{Owed, Told};
@@ -49,12 +48,14 @@ pub(super) enum Recovered {
 
 impl Recovery {
     /// Asks from now on whether Redis is back.
-    pub(super) fn await_back(&mut self, shared: &Arc<Shared>) {
+    pub(super) fn await_back(&mut self, shared: &Arc<Shared>, cause: &StoreError) {
         if !self.is_away {
             self.is_away = true;
+            shared.away.set(Some(cause.clone()));
             let shared = Arc::clone(shared);
             self.events.push(Box::pin(async move {
                 back(&shared).await;
+                shared.away.set(None);
                 Recovered::Back
             }));
         }
@@ -110,10 +111,30 @@ fn told(answer: Option<Result<Verdict, Failure<StoreError>>>) -> Told {
     }
 }
 
-/// Waits until Redis answers.
+/// Waits until Redis answers: of a Cluster all masters.
 async fn back(shared: &Shared) {
-    let ping = |mut connection: MultiplexedConnection| async move { connection.ping().await };
-    while shared.connection.ask(ping).await.map(|()| ()).is_err() {
+    while let Err(error) = shared.servers.ping().await {
+        shared.away.set(Some(error));
         sleep(ASK_AGAIN_AFTER).await;
+    }
+}
+
+/// Whether Redis is away, and whether the store is gone.
+#[derive(Default)]
+pub(super) struct Away {
+    cause: Mutex<Option<StoreError>>,
+    /// Nobody asks the store any more.
+    pub(super) is_over: AtomicBool,
+}
+
+impl Away {
+    /// Takes note why Redis is away; `None` if it is back.
+    pub(super) fn set(&self, cause: Option<StoreError>) {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+
+    /// Why Redis is away.
+    pub(super) fn cause(&self) -> Option<StoreError> {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

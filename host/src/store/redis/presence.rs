@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_value};
 use tidegate_gate::Micros;
 use tidegate_tier::outage::Fleet;
 
@@ -74,24 +73,28 @@ impl Drop for Announced {
     }
 }
 
+/// Announces the host once, and returns how many have done so lately.
 async fn count(shared: &Shared) -> Result<u64, StoreError> {
     let (name, id) = (format!("{}{NAME}", shared.options.prefix), shared.presence.id);
-    shared.connection.ask(|connection| announced(connection, name, id)).await
-}
-
-async fn announced(
-    mut connection: MultiplexedConnection,
-    name: String,
-    id: u64,
-) -> RedisResult<u64> {
-    let (seconds, us): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
+    let slot = shared.servers.slot(&name);
+    let time = shared.servers.send(&[(slot, &redis::cmd("TIME"))]).await;
+    let (seconds, us): (u64, u64) = last_of(time)?;
     let now_ms = seconds.saturating_mul(1_000).saturating_add(us / 1_000);
     let life_ms = Fleet::LIFE.0 / 1_000;
-    let mut pipeline = redis::pipe();
-    pipeline.zadd(&name, format!("{id:016x}"), now_ms).ignore();
-    pipeline.zrembyscore(&name, "-inf", now_ms.saturating_sub(life_ms)).ignore();
-    pipeline.pexpire(&name, i64::try_from(2 * life_ms).unwrap_or(i64::MAX)).ignore();
-    pipeline.zcard(&name);
-    let (count,): (u64,) = pipeline.query_async(&mut connection).await?;
-    Ok(count)
+    let commands = [
+        Cmd::zadd(&name, format!("{id:016x}"), now_ms),
+        Cmd::zrembyscore(&name, "-inf", now_ms.saturating_sub(life_ms)),
+        Cmd::pexpire(&name, i64::try_from(2 * life_ms).unwrap_or(i64::MAX)),
+        Cmd::zcard(&name),
+    ];
+    last_of(shared.servers.send(&commands.each_ref().map(|command| (slot, command))).await)
+}
+
+/// The last answer, if there is no error among them.
+fn last_of<T: FromRedisValue>(answers: Vec<Result<Value, StoreError>>) -> Result<T, StoreError> {
+    let mut last = Value::Nil;
+    for answer in answers {
+        last = answer?.extract_error()?;
+    }
+    Ok(from_redis_value(last).map_err(RedisError::from)?)
 }
