@@ -79,6 +79,10 @@ pub struct Outage {
     /// How many nodes were last seen.
     nodes: Option<NonZeroU64>,
     /// By the names of their policies, and by their own. A search in order has no collisions, and takes little code.
+    #[expect(
+        clippy::vec_box,
+        reason = "a new partition moves all behind it, which are then small"
+    )]
     partitions: Vec<Box<Partition>>,
     bytes: usize,
     commits: usize,

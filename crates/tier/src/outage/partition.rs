@@ -41,6 +41,7 @@ pub(super) struct Partition {
     /// Its stored states are those that the node last knew. Its writes are never stored.
     transaction: Transaction,
     /// By the keys.
+    #[expect(clippy::vec_box, reason = "a new key moves all behind it, which are then small")]
     granted: Vec<Box<Granted>>,
     commits: Vec<Owed>,
     /// The store must be told something.
