@@ -43,7 +43,6 @@ mod partition;
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
@@ -89,7 +88,7 @@ pub struct Outage {
     /// Some partition has something of which the store must be told.
     is_due: bool,
     /// What the store must be told next.
-    owed: VecDeque<Owed>,
+    owed: Vec<Owed>,
     /// When states that equal fresh ones were last looked for.
     swept: Timestamp,
 }
@@ -105,7 +104,7 @@ impl Outage {
             bytes: 0,
             commits: 0,
             is_due: false,
-            owed: VecDeque::new(),
+            owed: Vec::new(),
             swept: Timestamp::EPOCH,
         }
     }
@@ -172,7 +171,7 @@ impl Outage {
     fn change<R>(
         &mut self,
         at: usize,
-        change: impl FnOnce(&mut Partition, &mut VecDeque<Owed>) -> R,
+        change: impl FnOnce(&mut Partition, &mut Vec<Owed>) -> R,
     ) -> Option<R> {
         let partition = self.partitions.get_mut(at)?;
         let bytes = partition.bytes();
@@ -190,7 +189,7 @@ impl Outage {
             }
             self.handle_back();
         }
-        self.owed.pop_front()
+        self.owed.pop()
     }
 
     /// Takes note that the authority of a key has answered: it is among those that [`poll_owed`](Self::poll_owed) tells next.
@@ -203,7 +202,7 @@ impl Outage {
 
     /// What the authorities that have answered must be told next.
     pub fn poll_answered(&mut self) -> Option<Owed> {
-        self.owed.pop_front()
+        self.owed.pop()
     }
 
     /// Takes what came of telling the store.
@@ -218,7 +217,7 @@ impl Outage {
             Err(_) if !is_commit => 0,
             Err(_) if told == Told::Done => 1,
             Err(_) => {
-                self.owed.push_back(owed); // an edit has ended its partition
+                self.owed.push(owed); // an edit has ended its partition
                 0
             }
         };

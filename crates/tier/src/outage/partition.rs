@@ -1,7 +1,6 @@
 //! The share of one partition.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -216,12 +215,12 @@ impl Partition {
     }
 
     /// Takes what the store must be told.
-    pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut VecDeque<Owed>) {
+    pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut Vec<Owed>) {
         if !mem::take(&mut self.is_due) {
             return;
         }
         let before = owed.len();
-        owed.extend(self.commits.drain(..));
+        owed.append(&mut self.commits);
         let granted = mem::take(&mut self.granted);
         let bytes = granted.len().saturating_mul(size_of::<Granted>());
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -231,7 +230,7 @@ impl Partition {
             let units = counted.min(units);
             if units > 0 {
                 let resolved = key.resolved().clone();
-                owed.push_back(Owed { resolved, operation: Operation::Charge(units) });
+                owed.push(Owed { resolved, operation: Operation::Charge(units) });
             }
         }
         self.told = self.told.saturating_add(owed.len().saturating_sub(before));

@@ -374,7 +374,7 @@ fn keys_that_share_a_limit_share_it_in_an_outage() {
     assert!(passes(&mut outage, &a, 1, 3));
     assert!(passes(&mut outage, &b, 1, 2));
     assert!(!passes(&mut outage, &a, 1, 1) && !passes(&mut outage, &b, 1, 1));
-    assert_eq!(owed(&mut outage, 2), [Operation::Charge(3), Operation::Charge(2)]);
+    assert_eq!(owed(&mut outage, 2), [Operation::Charge(2), Operation::Charge(3)]);
 }
 
 #[test]
