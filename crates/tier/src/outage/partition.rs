@@ -47,6 +47,8 @@ pub(super) struct Partition {
     is_due: bool,
     /// How many operations the store is being told.
     told: usize,
+    /// Nobody knows whether the store has taken a charge, so the share goes on until the store has decided on the partition.
+    is_lost: bool,
     bytes: usize,
 }
 
@@ -67,6 +69,7 @@ impl Partition {
             commits: Vec::new(),
             is_due: false,
             told: 0,
+            is_lost: false,
             bytes: size_of::<Self>(),
         }
     }
@@ -96,9 +99,14 @@ impl Partition {
         self.is_due
     }
 
-    /// Whether the store must be told something, or is being told.
+    /// Whether the share must go on.
     pub(super) const fn is_needed(&self) -> bool {
-        self.told > 0 || self.is_due
+        self.told > 0 || self.is_due || self.is_lost
+    }
+
+    /// Takes note that the store has decided on the partition.
+    pub(super) const fn decided(&mut self) {
+        self.is_lost = false;
     }
 
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
@@ -244,6 +252,7 @@ impl Partition {
                 let key = self.transaction.join(&owed.resolved);
                 self.grant(&key, units);
             }
+            (Operation::Charge(_), Told::Unknown) => self.is_lost = true,
             (Operation::Commit(..), Told::Done) => return 1,
             (Operation::Commit(..), _) => return usize::from(!self.commit(owed)),
             _ => {}
