@@ -25,6 +25,7 @@ mod durations;
 mod files;
 mod head;
 mod stream;
+mod watched;
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
@@ -45,8 +46,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::Policies;
 use tidegate_http::{
-    self as http, Access, BodyError, Check, Exchange, Head, Log, LogSecret, MAX_BODY_BYTES,
-    MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
+    self as http, Access, BodyError, Check, Exchange, Head, Limited, Log, LogSecret,
+    MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -149,8 +150,8 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     let Service { policies, files, store, access, bounds, watch } = service;
     let swap = Swap::new((Arc::new(policies), access, store), files);
     let (log, log_secret) = (Mutex::default(), LogSecret::new(watch.log_secret.as_bytes()));
-    let durations = Durations::default();
-    let server = Arc::new(Server { swap, bounds, watch, log, log_secret, durations });
+    let (durations, limited) = (Durations::default(), Mutex::default());
+    let server = Arc::new(Server { swap, bounds, watch, log, log_secret, durations, limited });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -253,6 +254,7 @@ struct Server {
     log: Mutex<Log>,
     log_secret: LogSecret,
     durations: Durations,
+    limited: Mutex<Limited>,
 }
 
 impl Server {
@@ -272,7 +274,8 @@ impl Server {
     fn exchange(&self, peer: SocketAddr, parts: &Parts, in_force: &InForce) -> Exchange {
         let InForce { policies, access, tag, .. } = in_force;
         let metrics = &|| self.metrics(in_force);
-        let server = http::Server { policies, access, revision: tag, metrics };
+        let watched = &|what, clear| self.watched(in_force, what, clear);
+        let server = http::Server { policies, access, revision: tag, metrics, watched };
         let head = Head {
             method: parts.method.as_str(),
             path: parts.uri.path(),
@@ -305,6 +308,7 @@ impl Server {
                     let answer = self.swap.handle(call, |error| self.log_error(error)).await;
                     if answer.status == 200 {
                         call.describe(&self.log_secret).into_iter().for_each(audit);
+                        self.limited().keep(&self.swap.in_force().policies);
                     }
                     exchange.changed(answer);
                 }
@@ -342,7 +346,9 @@ impl Server {
                     Outcome::Unavailable(StoreError::summary(&error).to_owned())
                 }
             };
-            in_force.metrics.count(check, &outcome);
+            if in_force.metrics.count(check, &outcome) {
+                self.limited().count(check, &outcome, now);
+            }
             outcome
         };
         checks.iter().zip(answers).map(outcome).collect()
