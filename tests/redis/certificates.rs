@@ -94,7 +94,7 @@ impl Authority {
                 "--tls-auth-clients",
                 clients,
             ];
-            let server = RedisServer::start_with(&[&own[..], more].concat());
+            let server = RedisServer::start_with([&own[..], more].concat());
             server.map(|server| (server, format!("rediss://127.0.0.1:{port}")))
         };
         // another process may have taken a port in the meantime

@@ -85,7 +85,7 @@ fn listening(more: &[&str]) -> (RedisServer, u16) {
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         // the default user needs no password, so that the test can ask; the store must log in as another one
         let login = ["--user", "tidegate", "on", ">of-the-master", "~*", "+@all"];
-        RedisServer::start_with(&[&own[..], &login, more].concat()).map(|server| (server, port))
+        RedisServer::start_with([&own[..], &login, more].concat()).map(|server| (server, port))
     };
     // another process may have taken a port in the meantime
     (0..5).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap())

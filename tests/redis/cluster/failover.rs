@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tidegate::local::{RedisCluster, RedisServer};
-use tidegate::store::Redis;
+use tidegate::store::{Redis, StoreError};
 
-use super::super::load::{Account, Load, holds};
+use super::super::load::{Load, holds};
 use super::super::{NOW, ask, on, process_id, signal, within};
-use super::{NODE_TIMEOUT, slot, store};
+use super::{NODE_TIMEOUT, masters, slot, store};
 
 const DEADLINE: Duration = Duration::from_millis(250);
 
@@ -111,8 +111,28 @@ async fn a_failover_by_hand_under_load_costs_nothing() {
         })
         .await;
     println!("three failovers by hand: {account:?}");
-    let Account { failed, beyond, lost, .. } = account;
-    assert_eq!((beyond, failed, lost), (0, 0, 0), "{account:?}");
+    // Redis 6.2 says for a moment that the Cluster is down, and has not executed what it answers so
+    let is_down = |error: &StoreError| matches!(error, StoreError::Redis(error) if error.code() == Some("CLUSTERDOWN"));
+    assert!(account.last_error.as_ref().is_none_or(is_down), "{account:?}");
+    assert_eq!((account.beyond, account.lost), (0, 0), "{account:?}");
+}
+
+#[tokio::test]
+async fn connections_that_break_under_load_lose_units_and_grant_none_twice() {
+    let cluster = masters();
+    let load = Load::new(vec![store(&cluster), store(&cluster)], 30);
+    let account = load
+        .while_running(async {
+            for round in 0..60 {
+                let node = &cluster.nodes()[round % 3];
+                let _: u64 = ask(node, &[b"CLIENT", b"KILL", b"TYPE", b"normal"]).await;
+                load.left(&load.keys[round % load.keys.len()]).await;
+            }
+        })
+        .await;
+    println!("60 times all connections of a node closed: {account:?}");
+    assert_eq!(account.beyond, 0, "{account:?}");
+    assert!(account.lost <= account.failed, "{account:?}");
 }
 
 /// A master that stands still is a master no more; when it goes on, nobody asks it.

@@ -7,7 +7,7 @@
 //!
 //! If the connection is lost while a grant is being written, the store cannot know whether Redis has
 //! stored it. The request then gets the policy's `on_error`, and its cost may be gone. This store never
-//! writes a grant a second time.
+//! writes a grant a second time. In a Cluster it sends a call again only if a node said that it has not executed it.
 
 mod address;
 mod cluster;
@@ -54,8 +54,8 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
 ///
 /// The operations on one partition that wait together are decided together. A decision takes one round trip if this
 /// store has seen the key's states and no other host has changed them since, and one more otherwise. A caller
-/// waits for the round trip under way on its key and then for its own. At most 131,072 operations wait, at
-/// most 16,384 for one partition, and at most 8,192 on one key; a further operation gets
+/// waits for the round trip under way on its key and then for its own. At most 131,072 operations wait (in a Cluster for
+/// each master), at most 16,384 for one partition, and at most 8,192 on one key; a further operation gets
 /// [`StoreError::Overloaded`] at once. In an outage every caller gets an error after one deadline.
 ///
 /// ```no_run
@@ -87,9 +87,12 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// A store in the Redis at `url`, such as `redis://127.0.0.1:6379`, or `rediss://…` over TLS with the feature
-    /// `tls`. The store reads the files for TLS now, and connects at the first operation. It connects again when the connection is lost, when two questions in a row get no
-    /// answer, or when the server takes no writes.
+    /// A store in the Redis at `url`: one server (`redis://HOST:PORT`), a Cluster by some of its nodes
+    /// (`redis+cluster://HOST:PORT,HOST:PORT`), or the master that sentinels name
+    /// (`redis+sentinel://HOST:PORT,HOST:PORT/MASTER`); with `rediss` in place of `redis` over TLS, by the feature `tls`.
+    ///
+    /// The store reads the files for TLS now, and connects at the first operation. It connects again when a connection
+    /// is lost, when two questions in a row get no answer, or when the server takes no writes.
     ///
     /// # Errors
     /// Returns [`StoreError::Address`] if the URL is not one of a Redis, and [`StoreError::Tls`] if a file for TLS
