@@ -1,7 +1,9 @@
 //! A replica takes the place of its master while callers ask.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tidegate::local::{RedisCluster, RedisServer};
 use tidegate::store::{Redis, StoreError};
 
@@ -136,6 +138,39 @@ async fn connections_that_break_under_load_lose_units_and_grant_none_twice() {
     println!("60 times all connections of a node closed: {account:?}");
     assert_eq!(account.beyond, 0, "{account:?}");
     assert!(account.lost <= account.failed, "{account:?}");
+}
+
+#[tokio::test]
+async fn a_master_that_stands_still_delays_no_key_of_another_one() {
+    let cluster = masters();
+    let load = Load::new(vec![store(&cluster)], 30);
+    load.recovers().await;
+    let (mut its, mut others) = (Vec::new(), Vec::new());
+    for key in &load.keys {
+        let key = on(&load.policy, key);
+        let master = slot(&cluster, &key).await.1;
+        if master == 0 { its.push(key) } else { others.push(key) }
+    }
+    let id = process_id(&cluster.nodes()[0]);
+    signal(&id, "-STOP");
+    let mut waiting = Vec::new();
+    for key in &its {
+        let mut asked = Box::pin(load.stores[0].operate(key, NOW, 1));
+        assert!((&mut asked).now_or_never().is_none());
+        waiting.push(asked);
+        tokio::task::yield_now().await; // each is a call of its own, until no more may be under way
+    }
+    assert!(waiting.len() > 4, "{} keys", waiting.len());
+    let began = Instant::now();
+    for key in &others {
+        assert!(load.stores[0].operate(key, NOW, 1).await.unwrap().decision.is_allowed());
+    }
+    assert!(began.elapsed() < MARGIN);
+    assert!((&mut waiting[0]).now_or_never().is_none());
+    signal(&id, "-CONT");
+    for verdict in join_all(waiting).await {
+        assert!(verdict.unwrap().decision.is_allowed());
+    }
 }
 
 /// A master that stands still is a master no more; when it goes on, nobody asks it.
