@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring;
 
 use super::error::ClientError;
-use super::{Reply, Sent};
+use super::message::{Reply, Sent};
 
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1 << 20;

@@ -2,6 +2,7 @@
 
 mod failover;
 mod logins;
+mod outage;
 mod resharding;
 mod slots;
 

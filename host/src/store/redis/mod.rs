@@ -17,6 +17,8 @@ mod dialer;
 mod driver;
 mod node;
 mod options;
+mod outage;
+mod presence;
 mod sentinel;
 mod servers;
 mod shared;
@@ -31,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
-use tidegate_gate::{Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
+use tidegate_gate::{OnError, Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
 use tidegate_tier::authority::Failure;
 use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
@@ -39,6 +41,8 @@ use tokio::sync::oneshot;
 use self::driver::{Queue, VerdictOrFailure};
 use self::node::{Node, Step};
 pub use self::options::{RedisClientFiles, RedisOptions, RedisTls};
+use self::outage::Away;
+use self::presence::{Presence, announce};
 use self::servers::Servers;
 use self::shared::{MOST_DEADLINES, Shared};
 use super::error::StoreError;
@@ -99,7 +103,9 @@ impl Redis {
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
         let overloaded = AtomicU64::new(0);
-        let shared = Arc::new(Shared { servers, options, seed, overloaded });
+        let presence = Presence::new(RandomState::new().hash_one("host"));
+        let away = Away::default();
+        let shared = Arc::new(Shared { servers, options, seed, overloaded, presence, away });
         let queue = Arc::new(Queue::new(Arc::clone(&shared)));
         Ok(Self { shared, queue, node })
     }
@@ -110,6 +116,24 @@ impl Redis {
     /// Returns [`StoreError::Redis`] or [`StoreError::Deadline`] if Redis does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.shared.servers.ping().await
+    }
+
+    /// Announces this host to the others: see [`Store::announce`](crate::Store::announce).
+    pub fn announce(&self) {
+        announce(&self.shared);
+    }
+
+    /// The number of hosts that were last seen on this Redis, this one included; `None` before this host has
+    /// [announced](Self::announce) itself.
+    #[must_use]
+    pub fn hosts(&self) -> Option<u64> {
+        self.shared.presence.nodes()
+    }
+
+    /// Why Redis is known to be away, if policies with `on_error = "local"` are decided by this host's share meanwhile.
+    #[must_use]
+    pub fn outage(&self) -> Option<StoreError> {
+        self.shared.away.cause()
     }
 
     /// What this host has answered without asking Redis; `None` if it may not.
@@ -130,6 +154,9 @@ impl Redis {
         operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
         let operation = operation.into();
+        if resolved.policy().on_error() == OnError::Local {
+            self.announce();
+        }
         if let Rule::Listed(decision) = resolved.rule() {
             return Ok(Verdict::listed(now, decision));
         }
@@ -163,7 +190,9 @@ impl Redis {
             Err(answer) => return Ok(answer.verdict()),
         };
         let verdict = self.answer(asked, resolved).await?;
-        node.handle_verdict(resolved, &operation, &verdict, sent);
+        if !verdict.degraded {
+            node.handle_verdict(resolved, &operation, &verdict, sent);
+        }
         Ok(verdict)
     }
 
