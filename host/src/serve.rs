@@ -44,7 +44,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tidegate_gate::Policies;
+use tidegate_gate::{Policies, Verdict};
 use tidegate_http::{
     self as http, Access, BodyError, Check, Exchange, Head, Limited, Log, LogSecret,
     MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
@@ -196,7 +196,9 @@ async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        server.swap.in_force().store.sweep(clock::now());
+        let in_force = server.swap.in_force();
+        in_force.store.announce(&in_force.policies);
+        in_force.store.sweep(clock::now());
         server.log().rest().into_iter().for_each(warn);
     }
 }
@@ -337,9 +339,18 @@ impl Server {
         let asked: Vec<_> =
             checks.iter().map(|check| (check.resolved(), check.operation())).collect();
         let answers = in_force.store.operate_all(now, &asked).await;
-        let outcome = |(check, answer): (&Check, Result<_, StoreError>)| {
+        let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
             let outcome = match answer {
-                Ok(verdict) => Outcome::Decided(verdict),
+                Ok(verdict) => {
+                    if verdict.degraded {
+                        let cause = in_force.store.outage();
+                        let cause = cause.map_or_else(String::new, |error| error.without_key());
+                        let told =
+                            format_args!("decided by this host's share of the limits: {cause}");
+                        self.log_error(&self.log_secret.describe(check.resolved(), &told));
+                    }
+                    Outcome::Decided(verdict)
+                }
                 Err(error) => {
                     let cause = StoreError::without_key(&error);
                     self.log_error(&self.log_secret.describe(check.resolved(), &cause));
@@ -356,6 +367,12 @@ impl Server {
 
     fn metrics(&self, InForce { metrics, store, tag, .. }: &InForce) -> String {
         let mut text = metrics.text(tag.version, &store.local_answers());
+        if let Some(hosts) = store.hosts() {
+            let help = "Hosts last seen on the store, among which limits are divided in an outage";
+            text += &format!(
+                "# HELP tidegate_hosts {help}.\n# TYPE tidegate_hosts gauge\ntidegate_hosts {hosts}\n"
+            );
+        }
         self.durations.write(&mut text);
         text
     }

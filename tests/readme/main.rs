@@ -73,7 +73,7 @@ fn the_files_of_docs_llm_are_valid() {
 
 #[test]
 fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
-    assert_eq!(run_blocks("docs/policies.md"), 12);
+    assert_eq!(run_blocks("docs/policies.md"), 13);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
     assert_eq!(rows.len(), 32);

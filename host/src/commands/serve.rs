@@ -68,7 +68,8 @@ pub(crate) struct Arguments {
     /// The IP address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Keep states in this Redis instead of in memory
+    /// Keep states in this Redis instead of in memory: redis://HOST, redis+cluster://HOST,HOST or
+    /// redis+sentinel://HOST,HOST/MASTER; rediss… over TLS
     #[arg(long, value_name = "URL", env = "TIDEGATE_REDIS", hide_env_values = true)]
     redis: Option<String>,
     /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides
