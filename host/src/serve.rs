@@ -345,8 +345,7 @@ impl Server {
                     if verdict.degraded {
                         let cause = in_force.store.outage();
                         let cause = cause.map_or_else(String::new, |error| error.without_key());
-                        let told =
-                            format_args!("decided by this host's share of the limits: {cause}");
+                        let told = format!("decided by this host's share of the limits: {cause}");
                         self.log_error(&self.log_secret.describe(check.resolved(), &told));
                     }
                     Outcome::Decided(verdict)

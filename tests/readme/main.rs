@@ -246,6 +246,7 @@ impl Folder {
             .replace("cargo run -p tidegate-tests --bin trace", env!("CARGO_BIN_EXE_trace"))
             .replace("cargo run -q -p tidegate --features replay --", &tidegate)
             .replace("cargo run -p tidegate --features replay --", &tidegate)
+            .replace("cargo run -q -p tidegate --", &tidegate)
             .replace("cargo run -p tidegate --", &tidegate)
             .replace("http://127.0.0.1:8080", &server.url);
         assert!(!script.contains("cargo"), "a test must not run cargo: {script}");

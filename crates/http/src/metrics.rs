@@ -146,7 +146,7 @@ impl Metrics {
             }
             add(by_on_error(check, outcome).and_then(|place| counters.on_error.get(place)));
         }
-        place > 0
+        place > 0 || failing
     }
 
     /// Whether the store answered last.

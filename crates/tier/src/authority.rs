@@ -216,6 +216,9 @@ impl<T, E: Clone> Authority<T, E> {
                 SwapOutcome::Swapped => {
                     let expires_at = |used: &Used<'_>| expires_at(used, ttl_margin, swap.at);
                     partition.swapped(expires_at, now, &mut self.answers);
+                    if let Some(outage) = on_failure.outage.filter(|outage| !outage.is_empty()) {
+                        outage.handle_decided(partition.policy.name(), &partition.name);
+                    }
                 }
                 SwapOutcome::Found(found) => {
                     if partition.lost_for(at) > self.options.patience {

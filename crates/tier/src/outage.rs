@@ -17,7 +17,7 @@
 //!
 //! **The return of the store.** [`Outage::poll_owed`] says what the store must be told: the units that the node granted, as far as
 //! they still count, and the commits. The driver tells [`Outage::handle_told`] what came of it. A charge whose fate is unknown is not
-//! repeated, so it may be lost; a commit is taken once, and is repeated until the store has it.
+//! repeated, so it may be lost: the share of its partition then goes on until the store has decided on the partition. A commit is taken once, and is repeated until the store has it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,7 +43,6 @@ mod partition;
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
@@ -89,7 +88,7 @@ pub struct Outage {
     /// Some partition has something of which the store must be told.
     is_due: bool,
     /// What the store must be told next.
-    owed: VecDeque<Owed>,
+    owed: Vec<Owed>,
     /// When states that equal fresh ones were last looked for.
     swept: Timestamp,
 }
@@ -105,7 +104,7 @@ impl Outage {
             bytes: 0,
             commits: 0,
             is_due: false,
-            owed: VecDeque::new(),
+            owed: Vec::new(),
             swept: Timestamp::EPOCH,
         }
     }
@@ -144,7 +143,7 @@ impl Outage {
             self.sweep(now);
         }
         let is_full = self.bytes >= self.options.most_bytes;
-        let at = match self.find(resolved) {
+        let at = match self.find(place(resolved)) {
             Ok(at) => at,
             Err(_) if is_full => return None,
             Err(at) => {
@@ -172,7 +171,7 @@ impl Outage {
     fn change<R>(
         &mut self,
         at: usize,
-        change: impl FnOnce(&mut Partition, &mut VecDeque<Owed>) -> R,
+        change: impl FnOnce(&mut Partition, &mut Vec<Owed>) -> R,
     ) -> Option<R> {
         let partition = self.partitions.get_mut(at)?;
         let bytes = partition.bytes();
@@ -190,26 +189,37 @@ impl Outage {
             }
             self.handle_back();
         }
-        self.owed.pop_front()
+        self.owed.pop()
     }
 
     /// Takes note that the authority of a key has answered: it is among those that [`poll_owed`](Self::poll_owed) tells next.
     pub fn handle_answered(&mut self, resolved: &Resolved, now: Timestamp) {
-        if let Ok(at) = self.find(resolved) {
-            self.change(at, |partition, owed| partition.take_owed(now, owed));
+        if let Ok(at) = self.find(place(resolved)) {
+            self.change(at, |partition, owed| {
+                partition.decided();
+                partition.take_owed(now, owed);
+            });
+            self.tidy(at);
+        }
+    }
+
+    /// Takes note that the store has decided on a partition of a policy, of which these are the names.
+    pub fn handle_decided(&mut self, policy: &str, partition: &str) {
+        if let Ok(at) = self.find((policy, partition)) {
+            self.change(at, |partition, _| partition.decided());
             self.tidy(at);
         }
     }
 
     /// What the authorities that have answered must be told next.
     pub fn poll_answered(&mut self) -> Option<Owed> {
-        self.owed.pop_front()
+        self.owed.pop()
     }
 
     /// Takes what came of telling the store.
     pub fn handle_told(&mut self, owed: Owed, told: Told) {
         let is_commit = matches!(owed.operation, Operation::Commit(..));
-        let done = match self.find(&owed.resolved) {
+        let done = match self.find(place(&owed.resolved)) {
             Ok(at) => {
                 let done = self.change(at, |partition, _| partition.told(owed, told)).unwrap_or(0);
                 self.tidy(at);
@@ -218,7 +228,7 @@ impl Outage {
             Err(_) if !is_commit => 0,
             Err(_) if told == Told::Done => 1,
             Err(_) => {
-                self.owed.push_back(owed); // an edit has ended its partition
+                self.owed.push(owed); // an edit has ended its partition
                 0
             }
         };
@@ -238,8 +248,7 @@ impl Outage {
     }
 
     /// The place of a partition, or the place where it belongs.
-    fn find(&self, resolved: &Resolved) -> Result<usize, usize> {
-        let wanted = (resolved.policy().name(), resolved.partition());
+    fn find(&self, wanted: (&str, &str)) -> Result<usize, usize> {
         self.partitions.binary_search_by(|partition| partition.place().cmp(&wanted))
     }
 
@@ -267,6 +276,11 @@ impl Outage {
         let bytes = self.partitions.iter().map(|partition| partition.bytes());
         self.bytes = bytes.fold(0, usize::saturating_add);
     }
+}
+
+/// The names of a policy and of a partition.
+fn place(resolved: &Resolved) -> (&str, &str) {
+    (resolved.policy().name(), resolved.partition())
 }
 
 const SWEEP_EVERY: Micros = Micros::SECOND;

@@ -89,7 +89,8 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
 }
 
 /// Why a node has decided by itself.
-const BY_SHARE: &str = "the store is unavailable, so this node decided by its share of the limits";
+pub(crate) const BY_SHARE: &str =
+    "the store is unavailable, so this node decided by its share of the limits";
 
 fn decided(it: &mut Object<'_>, allowed: bool, decision: &Decision) {
     it.field("allowed", allowed);

@@ -1,7 +1,6 @@
 //! The share of one partition.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
@@ -48,6 +47,8 @@ pub(super) struct Partition {
     is_due: bool,
     /// How many operations the store is being told.
     told: usize,
+    /// Nobody knows whether the store has taken a charge, so the share goes on until the store has decided on the partition.
+    is_lost: bool,
     bytes: usize,
 }
 
@@ -68,6 +69,7 @@ impl Partition {
             commits: Vec::new(),
             is_due: false,
             told: 0,
+            is_lost: false,
             bytes: size_of::<Self>(),
         }
     }
@@ -97,9 +99,14 @@ impl Partition {
         self.is_due
     }
 
-    /// Whether the store must be told something, or is being told.
+    /// Whether the share must go on.
     pub(super) const fn is_needed(&self) -> bool {
-        self.told > 0 || self.is_due
+        self.told > 0 || self.is_due || self.is_lost
+    }
+
+    /// Takes note that the store has decided on the partition.
+    pub(super) const fn decided(&mut self) {
+        self.is_lost = false;
     }
 
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
@@ -216,12 +223,12 @@ impl Partition {
     }
 
     /// Takes what the store must be told.
-    pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut VecDeque<Owed>) {
+    pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut Vec<Owed>) {
         if !mem::take(&mut self.is_due) {
             return;
         }
         let before = owed.len();
-        owed.extend(self.commits.drain(..));
+        owed.append(&mut self.commits);
         let granted = mem::take(&mut self.granted);
         let bytes = granted.len().saturating_mul(size_of::<Granted>());
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -231,7 +238,7 @@ impl Partition {
             let units = counted.min(units);
             if units > 0 {
                 let resolved = key.resolved().clone();
-                owed.push_back(Owed { resolved, operation: Operation::Charge(units) });
+                owed.push(Owed { resolved, operation: Operation::Charge(units) });
             }
         }
         self.told = self.told.saturating_add(owed.len().saturating_sub(before));
@@ -245,6 +252,7 @@ impl Partition {
                 let key = self.transaction.join(&owed.resolved);
                 self.grant(&key, units);
             }
+            (Operation::Charge(_), Told::Unknown) => self.is_lost = true,
             (Operation::Commit(..), Told::Done) => return 1,
             (Operation::Commit(..), _) => return usize::from(!self.commit(owed)),
             _ => {}
