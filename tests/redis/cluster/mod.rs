@@ -17,9 +17,6 @@ use tidegate::store::{Redis, RedisOptions, StoreError};
 use super::load::Load;
 use super::{NOW, ask, on, policy, within};
 
-/// How long a master may be silent until its replica takes over.
-const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// How long the nodes of a Cluster may be silent, so that a busy machine loses none.
 const PATIENT: Duration = Duration::from_secs(10);
 
