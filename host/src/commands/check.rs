@@ -11,7 +11,7 @@ use tidegate::gate::{
     Ask, Bounded, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted,
 };
 use tidegate::replay::DecisionForm;
-use tidegate::serve::warn;
+use super::warn;
 use tidegate::store::RedisOptions;
 
 use super::describe::{describe, routes};

@@ -2,13 +2,16 @@
 
 mod calendars;
 pub(crate) mod check;
+pub(crate) mod config;
 mod describe;
+mod log;
 pub(crate) mod parity;
 mod redis_files;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod serve;
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +21,6 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use tidegate::gate::Policies;
 use tidegate::replay::Backend;
-use tidegate::serve::warn;
 use tidegate::store::{Redis, RedisOptions, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -64,6 +66,11 @@ pub(crate) fn store(
     let redis =
         Redis::new(url, options).with_context(|| format!("--redis {}", without_password(url)))?;
     Ok(Store::Redis(Arc::new(redis)))
+}
+
+/// Writes a warning to standard error. If that fails, the warning is lost and the command goes on.
+pub(crate) fn warn(what: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "warning: {what}");
 }
 
 /// Deletes what a replay has stored, even if the replay failed. If both fail, the replay's error is returned
