@@ -34,6 +34,8 @@ mod readiness;
 mod reload;
 mod server;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use std::io;

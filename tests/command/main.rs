@@ -1,7 +1,9 @@
 //! The command: its output, its exit codes, its errors.
 
 mod leftovers;
+mod operated;
 mod redis_server;
+mod reload;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -85,6 +87,7 @@ fn every_command_helps_with_examples() {
     for command in [
         &["--help"][..],
         &["serve", "--help"],
+        &["config", "--help"],
         &["check", "--help"],
         &["replay", "--help"],
         &["parity", "--help"],
@@ -99,7 +102,7 @@ fn serve_helps_with_all_its_calls() {
     let (_, help, _) = Folder::new().run(&["serve", "--help"]);
     let document = fs::read_to_string(file("../docs/http.md")).unwrap();
     let calls = rows(&document, "<!-- calls -->");
-    assert_eq!(calls.len(), 24);
+    assert_eq!(calls.len(), 25);
     for call in calls {
         let (method, path) = call[0].split_once(' ').unwrap();
         let path = path.split(['?', '[']).next().unwrap();
@@ -657,7 +660,7 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
     let wrong: Vec<_> = log.lines().filter(|line| line.contains(" WARN ")).collect();
     let named = |line: &&str| line.contains("the store did not decide policy=\"api\" key=");
     assert!(!wrong.is_empty() && wrong.iter().all(named), "{log}");
-    assert!( !log.contains("secret") && !log.contains('\u{1b}'), "{log}");
+    assert!(!log.contains("secret") && !log.contains('\u{1b}'), "{log}");
 }
 
 #[test]

@@ -196,7 +196,10 @@ impl Node {
 }
 
 /// A revision in force, in fields: its version, its hash, and its file unless that is the deployed one.
-pub(crate) fn in_fields(RevisionTag { version, hash, .. }: &RevisionTag, file: Option<&str>) -> String {
+pub(crate) fn in_fields(
+    RevisionTag { version, hash, .. }: &RevisionTag,
+    file: Option<&str>,
+) -> String {
     let mut fields = Fields::default();
     fields.number(*version).text(hash);
     if let Some(file) = file {

@@ -104,7 +104,8 @@ pub use answer::problem::{
 pub use answer::{Outcome, operation_json};
 pub use api::call::MAX_CHECKS;
 pub use api::policies::{
-    Change, Changed, InvalidRevisions, Origin, PolicyCall, RevisionTag, Revisions, Source, most_units,
+    Change, Changed, InvalidRevisions, Origin, PolicyCall, RevisionTag, Revisions, Source,
+    most_units,
 };
 pub use exchange::{Exchange, Step};
 pub use gateway::upstream_failed;

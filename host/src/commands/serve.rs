@@ -190,8 +190,7 @@ fn files(file: &PolicyFile, kept_in: Option<PathBuf>) -> Result<(Policies, Files
     let (_, text) = file.read()?;
     let kept_in = kept_in.unwrap_or_else(|| beside(file.path()));
     let revisions = kept_in.display().to_string();
-    let mut files =
-        Files::new(text.clone()).kept_in(kept_in).with_context(|| revisions.clone())?;
+    let mut files = Files::new(text.clone()).kept_in(kept_in).with_context(|| revisions.clone())?;
     if file.path().is_file() {
         files = files.read_from(file.path().clone()); // a pipe cannot be read again
     }

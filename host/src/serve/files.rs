@@ -222,7 +222,10 @@ impl Swap {
     ///
     /// # Errors
     /// Returns why the file is refused. Nothing changes then.
-    pub(super) async fn reread(&self, text: String) -> Result<(RevisionTag, Option<String>), String> {
+    pub(super) async fn reread(
+        &self,
+        text: String,
+    ) -> Result<(RevisionTag, Option<String>), String> {
         let mut files = self.files.lock().await;
         let mut next = files.clone();
         let parsed = Policies::parse(&text).map_err(|error| error.to_string())?;

@@ -50,7 +50,11 @@ impl Server {
         }
     }
 
-    pub(super) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> http::Response {
+    pub(super) async fn answer(
+        &self,
+        peer: SocketAddr,
+        request: Request<Incoming>,
+    ) -> http::Response {
         let began = Instant::now();
         let (parts, body) = request.into_parts();
         if let Some(refusal) = head::refusal(&parts) {

@@ -137,7 +137,9 @@ impl StoreError {
             #[cfg(feature = "redis")]
             Self::Unreadable { .. } => "unreadable",
             Self::Blob { .. } => "unreadable",
-            Self::Operation(_) | Self::Table(_) | Self::Transaction(_) | Self::NoPolicy(_) => "other",
+            Self::Operation(_) | Self::Table(_) | Self::Transaction(_) | Self::NoPolicy(_) => {
+                "other"
+            }
         }
     }
 

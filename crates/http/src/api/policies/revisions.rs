@@ -205,9 +205,7 @@ impl Revisions {
     pub fn tag(&self, deployed: &str) -> RevisionTag {
         match self.over(deployed).last() {
             Some(revision) => revision.tag(),
-            None => {
-                RevisionTag { version: self.next(), hash: deployed.to_owned(), origin: None }
-            }
+            None => RevisionTag { version: self.next(), hash: deployed.to_owned(), origin: None },
         }
     }
 
@@ -416,8 +414,7 @@ impl Revisions {
             file,
         };
         if self.over(&over).next().is_none() {
-            let first =
-                revision(current.version, DEPLOYMENT.to_owned(), None, deployed.to_owned());
+            let first = revision(current.version, DEPLOYMENT.to_owned(), None, deployed.to_owned());
             self.0.push_back(first);
         }
         let new = revision(self.next(), by, restores, file);

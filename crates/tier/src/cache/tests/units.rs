@@ -120,6 +120,7 @@ fn a_node_that_stops_gives_back_what_it_holds_and_what_arrives_late() {
     assert_eq!(world.local.give_back(at), []);
     assert!(!world.local.waits_for_units(at));
 
+    world.pass(s(11)); // a holder gets units once in their time
     let (late, sent) = sends_for(&mut world);
     assert!(world.local.waits_for_units(world.at));
     assert_eq!(world.local.give_back(world.at), [], "they have not arrived");
