@@ -23,6 +23,7 @@
 //! | `redis` | the store in Redis or Valkey |
 //! | `tower` | the layer for services of tower |
 //! | `local` | a private Redis or workerd |
+//! | `otel` | spans of the server's decisions, for OpenTelemetry |
 //! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` and `local` |
 
 pub mod clock;

@@ -33,6 +33,7 @@ mod options;
 mod readiness;
 mod reload;
 mod server;
+mod spans;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,8 @@ pub(crate) mod check;
 pub(crate) mod config;
 mod describe;
 mod log;
+#[cfg(feature = "otel")]
+mod otel;
 pub(crate) mod parity;
 mod redis_files;
 pub(crate) mod replay;

@@ -122,6 +122,8 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     log::start(arguments.log_format, arguments.log_level);
+    #[cfg(feature = "otel")]
+    let spans = super::otel::start()?;
     let mut reload = Reload::default();
     let mut stop = pin!(stopped(reload.clone())?); // before the server waits for anything
     let (policies, files) = files(&arguments.policies, arguments.revisions)?;
@@ -182,6 +184,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     watch.log_secret = arguments.log_secret.unwrap_or(watch.log_secret);
     let service = Service { policies, files, store, access, bounds, watch, reload };
     serve(service, listener, stop).await;
+    #[cfg(feature = "otel")]
+    super::otel::stop(spans).await;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -20,6 +20,7 @@ use super::log::ServerLog;
 use super::metrics::{StoreErrors, write_calendars, write_in_force};
 use super::options::{Bounds, Watch};
 use super::readiness::Readiness;
+use super::spans::Spans;
 use super::{calendar, head, log};
 use crate::clock;
 use crate::http_message::{joined, random};
@@ -62,7 +63,8 @@ impl Server {
         }
         let in_force = self.swap.at(clock::now(), |error| self.log.error(error)).await;
         let mut exchange = self.exchange(peer, &parts, &in_force);
-        let answer = self.drive(&mut exchange, body, &in_force).await;
+        let spans = Spans::of(&parts.headers);
+        let answer = self.drive(&mut exchange, body, &in_force, &spans).await;
         self.durations.add(began.elapsed());
         answer
     }
@@ -88,6 +90,7 @@ impl Server {
         exchange: &mut Exchange,
         body: Incoming,
         in_force: &InForce,
+        spans: &Spans,
     ) -> http::Response {
         let (mut body, mut took) = (Some(body), None);
         loop {
@@ -95,7 +98,7 @@ impl Server {
                 Step::Body | Step::Copy => exchange.body(self.read(body.take()).await, &mut random),
                 Step::Decide(checks) => {
                     let began = self.server_timing.then(Instant::now);
-                    let outcomes = self.decide(checks, in_force).await;
+                    let outcomes = self.decide(checks, in_force, spans).await;
                     took = began.map(|began| began.elapsed());
                     exchange.decided(outcomes);
                 }
@@ -131,7 +134,8 @@ impl Server {
         read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
 
-    async fn decide(&self, checks: &[Check], in_force: &InForce) -> Vec<Outcome> {
+    async fn decide(&self, checks: &[Check], in_force: &InForce, spans: &Spans) -> Vec<Outcome> {
+        let began = spans.begin();
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
         let asked: Vec<_> =
             checks.iter().map(|check| (check.resolved(), check.operation())).collect();
@@ -147,6 +151,7 @@ impl Server {
             };
             in_force.metrics.count(check, &outcome);
             self.sample(check, &outcome);
+            spans.end(began, check, &outcome);
             outcome
         };
         checks.iter().zip(answers).map(outcome).collect()

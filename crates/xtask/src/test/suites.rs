@@ -30,7 +30,7 @@ const NATIVE: [&str; 9] = [
 const SYSTEM: &str = "tidegate-tests";
 
 /// The features of the library, each without the others.
-const HOST_FEATURES: [&str; 3] = ["", "redis", "tower"];
+const HOST_FEATURES: [&str; 4] = ["", "redis", "tower", "otel"];
 
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const NO_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
