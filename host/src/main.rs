@@ -23,7 +23,9 @@ Examples:
   tidegate serve --redis redis://127.0.0.1:6379    serve the decision API with states in Redis
   tidegate config --config tidegate.toml           show which options of the server hold
   tidegate replay access.log.gz --policy api       show how a policy would have treated a log
-  tidegate parity access.log.gz --policy api       compare four backends line by line"
+  tidegate parity access.log.gz --policy api       compare four backends line by line
+
+`replay` and `parity` are in a build with the feature `replay`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -35,8 +37,14 @@ enum Command {
     Serve(Box<commands::serve::Arguments>),
     Config(Box<commands::config::Arguments>),
     Check(commands::check::Arguments),
+    #[cfg(feature = "replay")]
     Replay(commands::replay::Arguments),
+    #[cfg(feature = "replay")]
     Parity(commands::parity::Arguments),
+    #[cfg(not(feature = "replay"))]
+    Replay(commands::without_replays::Arguments),
+    #[cfg(not(feature = "replay"))]
+    Parity(commands::without_replays::Arguments),
 }
 
 #[tokio::main]
@@ -47,7 +55,8 @@ async fn main() -> ExitCode {
             return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
         }
         eprintln!("error: {error:#}");
-        if let Some(interrupted) = error.downcast_ref::<commands::Interrupted>() {
+        #[cfg(feature = "replay")]
+        if let Some(interrupted) = error.downcast_ref::<commands::traces::Interrupted>() {
             return ExitCode::from(interrupted.code);
         }
         ExitCode::from(2)
@@ -61,8 +70,14 @@ async fn run() -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => commands::serve::run(*arguments).await,
         Command::Config(_) => commands::config::run(&read, &command),
         Command::Check(arguments) => commands::check::run(arguments).await,
+        #[cfg(feature = "replay")]
         Command::Replay(arguments) => commands::replay::run(arguments).await,
+        #[cfg(feature = "replay")]
         Command::Parity(arguments) => commands::parity::run(arguments).await,
+        #[cfg(not(feature = "replay"))]
+        Command::Replay(_) => commands::without_replays::run("replay"),
+        #[cfg(not(feature = "replay"))]
+        Command::Parity(_) => commands::without_replays::run("parity"),
     }
 }
 

@@ -38,6 +38,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod watched;
 
 use std::io;
 use std::net::SocketAddr;

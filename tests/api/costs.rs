@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate::local::{WorkerdOptions, workspace};
 use tidegate_tests::{Reply, Served, worker};
 
@@ -30,6 +30,9 @@ limits = [BUCKET]
 [policies.lent]
 local = { most = 100, time = '1h' }
 limits = [BUCKET]
+[policies.reserving]
+reservations = { remember = '1ms' }
+limits = [BUCKET]
 ";
 
 const BUCKET: &str = "{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }";
@@ -48,7 +51,7 @@ const OBJECT_MS: f64 = 12.50 * 0.128 / 1_000.0;
 const CHECKS: u32 = 200;
 
 /// A mode, its policy, how many keys, and how many checks come in a request.
-const ROWS: [(&str, &str, u32, u32); 11] = [
+const ROWS: [(&str, &str, u32, u32); 12] = [
     ("strict, one key", "strict", 1, 1),
     ("strict, 100 keys", "strict", 100, 1),
     ("strict, 100 keys, 16 shards", "sharded", 100, 1),
@@ -60,7 +63,11 @@ const ROWS: [(&str, &str, u32, u32); 11] = [
     ("remembered, refused", "remembered", 1, 1),
     ("persisted ahead, one key", "ahead", 1, 1),
     ("lent, one key", "lent", 1, 1),
+    ("a reservation and its commit, one key", RESERVING, 1, 1),
 ];
+
+/// A check of this policy is a reservation and its commit.
+const RESERVING: &str = "reserving";
 
 fn start() -> Served {
     let entry = Some(include_str!("costs.js").to_owned());
@@ -75,10 +82,21 @@ fn ask(served: &Served, policy: &str, keys: u32, batch: u32) {
             1 => check(0),
             _ => json!({ "checks": (0..batch).map(check).collect::<Vec<_>>() }),
         };
-        let reply = served.api.post("/v1/check", body.to_string());
-        assert_eq!(reply.status, 200, "{reply:?}");
-        assert!(!reply.text.contains("degraded"), "{reply:?}");
+        let path = if policy == RESERVING { "/v1/reservations" } else { "/v1/check" };
+        let reply = done(served, path, &body);
+        if policy == RESERVING {
+            assert_eq!(reply.get("allowed"), true, "{reply:?}");
+            let path = format!("/v1/reservations/{}/commit", reply.get("id").as_str().unwrap());
+            done(served, &path, &json!({ "policy": policy, "key": "k0", "actual": 1 }));
+        }
     }
+}
+
+fn done(served: &Served, path: &str, body: &Value) -> Reply {
+    let reply = served.api.post(path, body.to_string());
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert!(!reply.text.contains("degraded"), "{reply:?}");
+    reply
 }
 
 /// What was counted since the last time, once no object does anything after its answer.

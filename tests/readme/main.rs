@@ -165,7 +165,8 @@ fn every_command_and_option_exists() {
     for document in DOCUMENTS {
         let text = read(document);
         used += commands_exist(document, &text, &["cargo xtask "], &xtask);
-        used += commands_exist(document, &text, &["-p tidegate -- ", "`tidegate "], &tidegate);
+        let prefixes = ["-p tidegate -- ", "-p tidegate --features replay -- ", "`tidegate "];
+        used += commands_exist(document, &text, &prefixes, &tidegate);
     }
     assert!(used > 20, "{used}");
 }
@@ -243,7 +244,8 @@ impl Folder {
         let tidegate = command().display().to_string();
         let script = script
             .replace("cargo run -p tidegate-tests --bin trace", env!("CARGO_BIN_EXE_trace"))
-            .replace("cargo run -q -p tidegate --", &tidegate)
+            .replace("cargo run -q -p tidegate --features replay --", &tidegate)
+            .replace("cargo run -p tidegate --features replay --", &tidegate)
             .replace("cargo run -p tidegate --", &tidegate)
             .replace("http://127.0.0.1:8080", &server.url);
         assert!(!script.contains("cargo"), "a test must not run cargo: {script}");

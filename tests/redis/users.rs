@@ -12,13 +12,13 @@ use super::proxy::Proxy;
 use super::{NOW, ask, bucket, on, within};
 
 /// The rules of the user `tidegate` in docs/operations.md, with the password `secret`.
-fn documented() -> Vec<String> {
+pub fn documented() -> Vec<String> {
     let page = fs::read_to_string(file("../docs/operations.md")).unwrap();
     let line = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER tidegate ")).unwrap();
     line.split(' ').map(|rule| rule.replace(">PASSWORD", ">secret")).collect()
 }
 
-async fn set_user(server: &RedisServer, rules: &[String]) {
+pub async fn set_user(server: &RedisServer, rules: &[String]) {
     let rules = rules.iter().map(String::as_bytes);
     let command: Vec<&[u8]> =
         [&b"ACL"[..], b"SETUSER", b"tidegate", b"reset"].into_iter().chain(rules).collect();

@@ -149,7 +149,7 @@ impl Node {
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
         let running = Running {
-            exchange: self.in_force.begin(request),
+            exchange: self.in_force.begin(request, &self.log_secret),
             in_force: Rc::clone(&self.in_force),
             began: at,
             outcomes: Vec::new(),
@@ -235,7 +235,7 @@ impl Node {
             if running.missing > 0 {
                 return;
             }
-            running.decided();
+            running.decided(now);
         }
     }
 
@@ -316,10 +316,10 @@ impl Node {
         if running.missing > 0 {
             return;
         }
-        running.decided();
+        let (now, at) = self.clock.last();
+        running.decided(now);
         running.wake(); // also to send what the next policy is asked
         if running.end.is_none() {
-            let (now, at) = self.clock.last();
             self.decide(id, now, at);
         }
     }
@@ -327,12 +327,14 @@ impl Node {
 
 impl Running {
     /// Goes on once all checks that were being decided have outcomes, to the end or to the checks of the next policy.
-    fn decided(&mut self) {
+    fn decided(&mut self, now: Timestamp) {
         let Self { in_force, exchange, outcomes, asked, answered, events, .. } = self;
         let outcomes: Vec<Outcome> = outcomes.drain(..).flatten().collect();
         if let Step::Decide(checks) = exchange.step() {
             for (check, outcome) in checks.iter().zip(&outcomes) {
-                in_force.metrics.count(check, outcome);
+                if in_force.metrics.count(check, outcome) {
+                    in_force.limited.borrow_mut().count(check, outcome, now);
+                }
                 if in_force.telemetry.events
                     && let Some(counted) = Counted::of(check, outcome)
                 {

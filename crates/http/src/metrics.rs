@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidegate_gate::{Effect, Operation, Policies};
 
@@ -35,6 +35,8 @@ pub struct Metrics {
     policies: Vec<(String, Arc<Counters<5>>)>,
     /// Stored policies that could not be used.
     ignored: Arc<Counters<1>>,
+    /// Whether the store did not answer last.
+    failing: Arc<AtomicBool>,
 }
 
 type Counters<const N: usize> = [AtomicU64; N];
@@ -96,6 +98,7 @@ impl Metrics {
         Self {
             policies: policies.map(|name| (name.to_string(), counters(name))).collect(),
             ignored: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.ignored)),
+            failing: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.failing)),
         }
     }
 
@@ -104,14 +107,31 @@ impl Metrics {
         place.ok().and_then(|place| self.policies.get(place)).map(|(_, counters)| counters)
     }
 
-    /// Counts a check.
-    pub fn count(&self, check: &Check, outcome: &Outcome) {
-        let Some((place, _)) = counted(check, outcome) else { return };
+    /// Counts a check. Returns whether [`Limited`](crate::Limited) counts it too, because it did not just pass.
+    pub fn count(&self, check: &Check, outcome: &Outcome) -> bool {
+        let failing = matches!(outcome, Outcome::Unavailable(_));
+        if self.failing.load(Ordering::Relaxed) != failing {
+            self.failing.store(failing, Ordering::Relaxed); // rarely, because all threads read it
+        }
+        let Some((place, _)) = counted(check, outcome) else { return failing };
         let counters = self.of(check.resolved().policy().name());
         add(counters.and_then(|counters| counters.get(place)));
         if warned(check, outcome) {
             add(counters.and_then(|counters| counters.get(WARNED)));
         }
+        place > 0
+    }
+
+    /// Whether the store answered last.
+    pub(crate) fn store_answers(&self) -> bool {
+        !self.failing.load(Ordering::Relaxed)
+    }
+
+    /// The checks of a policy by outcome, and those that were warned of.
+    pub(crate) fn outcomes(&self, policy: &str) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = OUTCOMES.into_iter().chain(["warned"]);
+        let counters = self.of(policy).into_iter().flat_map(|counters| counters.iter());
+        names.zip(counters.map(|counter| counter.load(Ordering::Relaxed)))
     }
 
     /// Counts stored policies that could not be used.

@@ -16,10 +16,10 @@ const OURS: &str = "tidegate";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only the benchmark of this name (decide, shed, lease, memory, redis, worker or npm), or only rows whose
+    /// Run only the benchmark of this name (decide, shed, lease, memory, redis, serve, worker or npm), or only rows whose
     /// names contain this text
     name: Option<String>,
-    /// Measure each section of redis and worker for this long
+    /// Measure each section of redis, serve and worker for this long
     #[arg(long, value_name = "SECONDS", default_value = "2")]
     seconds: String,
     /// Also write the figures to this file
@@ -42,11 +42,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             build::build(build::Artifact::Worker)?;
             build::empty_worker()?;
         }
-        if [MEMORY, REDIS, WORKER].contains(&target) {
+        if [MEMORY, REDIS, SERVE, WORKER].contains(&target) {
             bench.args(["--features", target]);
         }
         bench.arg("--");
-        if [REDIS, WORKER].contains(&target) {
+        if [REDIS, SERVE, WORKER].contains(&target) {
             bench.args(["--seconds", &arguments.seconds, "--json"]).arg(own_table(target));
         } else {
             bench.args(arguments.name.iter().filter(|name| name.as_str() != target));
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("{}", line(&name, &row));
         rows.push(row);
     }
-    for target in [REDIS, WORKER] {
+    for target in [REDIS, SERVE, WORKER] {
         if let Ok(text) = fs::read_to_string(own_table(target)) {
             rows.extend(serde_json::from_str::<Vec<Value>>(&text)?); // the benchmark has printed them
         }
@@ -81,16 +81,18 @@ fn npm() -> Result<()> {
 }
 
 /// The benchmarks of `tests/bench/benches`, and the starts of the names of their rows.
-const BENCHES: [(&str, &[&str]); 6] = [
+const BENCHES: [(&str, &[&str]); 7] = [
     ("decide", &["token_bucket", "fixed_window", "sliding_window"]),
     ("shed", &["sliding_log", "utilization", "suppression", "reporter", "penalty"]),
     ("lease", &["concurrency", "connections", "fleet", "budget"]),
     (MEMORY, &["memory"]),
     (REDIS, &[]), // its sections need each other, so it runs as a whole
+    (SERVE, &[]),
     (WORKER, &[]),
 ];
 const MEMORY: &str = "memory";
 const REDIS: &str = "redis";
+const SERVE: &str = "serve";
 const WORKER: &str = "worker";
 
 /// The benchmarks that have rows of this name. Only these are built.

@@ -45,6 +45,8 @@ Calls:
   GET    /v1/overrides                       list the overrides of one key that have not ended; needs it too
   PUT    /v1/overrides/{policy}/{key}        give a key other limits until a time; needs it too
   DELETE /v1/overrides/{policy}/{key}        end that; needs it too
+  GET    /v1/top                             list the keys that were refused most; keys=clear needs it too
+  GET    /v1/status                          show decisions, refusals, policies in words, and the store; the same
   GET    /metrics                            show what the server has counted, for Prometheus
   GET    /healthz                            show that the server runs; needs no token
   GET    /readyz                             show whether the server can decide: 200 or 503; needs no token

@@ -98,6 +98,7 @@ impl Look {
             Ok((tag, warning)) => {
                 (self.seen, self.refused) = (None, None);
                 log::in_force(&tag, "the policy file was read again");
+                server.limited().keep(&server.swap.in_force().policies);
                 if let Some(warning) = warning {
                     warn!("{warning}");
                 }

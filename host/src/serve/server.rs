@@ -1,6 +1,7 @@
 //! From a request to its response: drives the exchange, and asks the store.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
@@ -9,8 +10,8 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use tidegate_gate::Operation;
 use tidegate_http::{
-    self as http, BodyError, Check, Exchange, Head, LogSecret, MAX_BODY_BYTES, MAX_DRAINED_BYTES,
-    NoKeys, Outcome, Served, Step,
+    self as http, BodyError, Check, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
+    MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
 };
 use tokio::time::timeout;
 
@@ -36,6 +37,7 @@ pub(super) struct Server {
     durations: Durations,
     store_errors: StoreErrors,
     readiness: Readiness,
+    pub(super) limited: Mutex<Limited>,
 }
 
 impl Server {
@@ -48,6 +50,7 @@ impl Server {
             durations: Durations::default(),
             store_errors: StoreErrors::default(),
             readiness: Readiness::default(),
+            limited: Mutex::default(),
         }
     }
 
@@ -72,7 +75,8 @@ impl Server {
     fn exchange(&self, peer: SocketAddr, parts: &Parts, in_force: &InForce) -> Exchange {
         let InForce { policies, access, tag, .. } = in_force;
         let metrics = &|| self.metrics(in_force);
-        let server = http::Server { policies, access, revision: tag, metrics };
+        let watched = &|what, clear| self.watched(in_force, what, clear);
+        let server = http::Server { policies, access, revision: tag, metrics, watched };
         let head = Head {
             method: parts.method.as_str(),
             path: parts.uri.path(),
@@ -106,6 +110,7 @@ impl Server {
                     let answer = self.swap.handle(call, |error| self.log.error(error)).await;
                     if answer.status == 200 {
                         self.audit(call);
+                        self.limited().keep(&self.swap.in_force().policies);
                     }
                     exchange.changed(answer);
                 }
@@ -149,7 +154,9 @@ impl Server {
                     Outcome::Unavailable(StoreError::summary(&error).to_owned())
                 }
             };
-            in_force.metrics.count(check, &outcome);
+            if in_force.metrics.count(check, &outcome) {
+                self.limited().count(check, &outcome, now);
+            }
             self.sample(check, &outcome);
             spans.end(began, check, &outcome);
             outcome

@@ -42,6 +42,9 @@ impl Key<'_> {
         if self.holds.are_none() {
             return self.limiter.advance(self.words, now);
         }
+        if taken == newest {
+            return; // what was due at this time has ended
+        }
         // a clock that has come back from a jump ahead: holds live as long as they would have
         self.holds.shift(newest.saturating_since(taken));
         let Self { limiter, words, holds, .. } = self;

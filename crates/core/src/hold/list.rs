@@ -325,18 +325,13 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Holds<W> {
 
     /// Forgets the holds that ended long enough ago, and notes when the next one ends or is forgotten.
     pub(super) fn forget(&mut self, now: Timestamp) {
-        let (mut next, mut place) = (self.each().map(|hold| hold.until).min(), 0_usize);
-        while place < self.count(ENDED) {
-            let at =
-                self.past().nth(place).map_or_else(|| never(Timestamp(u64::MAX)), forgotten_at);
-            if at <= now {
-                self.forget_at(place); // another takes its place
-            } else {
-                next = Some(next.map_or(at, |next| next.min(at)));
-                place = place.saturating_add(1);
-            }
+        let due = |holds: &Self| holds.forgotten_at().position(|at| at <= now);
+        while let Some(place) = due(self) {
+            self.forget_at(place); // another takes its place
         }
-        self.set(NEXT, next.unwrap_or_default().0);
+        let next =
+            self.each().map(|hold| hold.until).chain(self.forgotten_at()).min().unwrap_or_default();
+        self.set(NEXT, next.0);
     }
 
     /// Moves all times back by `span`.

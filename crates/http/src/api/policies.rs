@@ -225,13 +225,7 @@ fn version(head: &Head<'_>) -> Result<Option<u64>, Response> {
 /// `GET /v1/policies`
 pub(super) fn show(policies: &Policies, tag: &RevisionTag) -> Response {
     let shown = object(|it| {
-        it.field("version", tag.version);
-        it.field("hash", tag.hash.as_str());
-        if let Some(Origin { source, at, by }) = &tag.origin {
-            it.field("source", source.name());
-            it.field("at_us", at.0);
-            it.field("by", by.as_str());
-        }
+        tag.write(it);
         it.field("needs_token", policies.needs_token());
         it.objects("policies", policies.all(), |policy, it| show_policy(policy, it));
     });

@@ -1,5 +1,6 @@
 //! The task that drives the authority: it takes the operations, keeps some swaps under way, and answers.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,16 +29,16 @@ pub(super) type Token = oneshot::Sender<VerdictOrFailure>;
 
 pub(super) type VerdictOrFailure = Result<Verdict, Failure<StoreError>>;
 
-/// Gives operations to the driver.
+/// Gives operations to the drivers. Each server has a driver of its own, so no server waits for another one.
 pub(super) struct Queue {
     pub(super) shared: Arc<Shared>,
-    /// Where the driver takes operations from; `None` until the first one.
-    driver: Mutex<Option<mpsc::UnboundedSender<Queued<Token>>>>,
+    /// Where the driver of a server takes operations from, by the number of the server.
+    drivers: Mutex<HashMap<u64, mpsc::UnboundedSender<Queued<Token>>>>,
 }
 
 impl Queue {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, driver: Mutex::new(None) }
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, drivers: Mutex::default() }
     }
 
     pub(super) fn begin(
@@ -47,15 +48,17 @@ impl Queue {
         operation: Operation,
     ) -> oneshot::Receiver<VerdictOrFailure> {
         let (token, answer) = oneshot::channel();
+        let server = self.shared.number(resolved);
         let (resolved, at) = (resolved.clone(), Micros::ZERO); // the driver has the clock
-        self.send(Queued { resolved, now, at, operation, token });
+        self.send(server, Queued { resolved, now, at, operation, token });
         answer
     }
 
-    /// Gives an operation to the driver. Starts the driver if it does not run, or if its runtime has ended.
-    fn send(&self, queued: Queued<Token>) {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsent = match &*driver {
+    /// Gives an operation to the driver of a server. Starts the driver if it does not run, or if its runtime has ended. The
+    /// drivers of servers that are gone end when they have answered.
+    fn send(&self, server: u64, queued: Queued<Token>) {
+        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsent = match drivers.get(&server) {
             Some(sender) => match sender.send(queued) {
                 Ok(()) => return,
                 Err(unsent) => unsent.0,
@@ -64,7 +67,8 @@ impl Queue {
         };
         let (sender, taken) = mpsc::unbounded_channel();
         let _ = sender.send(unsent); // the receiver is here
-        *driver = Some(sender);
+        drivers.retain(|server, _| self.shared.servers.has(*server));
+        drivers.insert(server, sender);
         tokio::spawn(Driver::new(Arc::clone(&self.shared)).run(taken));
     }
 }
@@ -95,7 +99,7 @@ impl Driver {
     /// Runs until the store is dropped and all operations are answered.
     pub(super) async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Queued<Token>>) {
         let mut taken = Vec::with_capacity(MOST_TAKEN);
-        let before = self.shared.overloaded.load(Ordering::Relaxed); // of a driver whose runtime has ended
+        let mut overloaded = 0;
         let mut is_open = true;
         while is_open || !self.calls.is_empty() {
             tokio::select! {
@@ -110,8 +114,9 @@ impl Driver {
                 }
             }
             self.begin();
-            let overloaded = before.saturating_add(self.authority.overloaded());
-            self.shared.overloaded.store(overloaded, Ordering::Relaxed);
+            let counted = self.authority.overloaded();
+            self.shared.overloaded.fetch_add(counted.saturating_sub(overloaded), Ordering::Relaxed);
+            overloaded = counted;
             while let Some((token, answer)) = self.authority.poll_answer() {
                 let _ = token.send(answer); // the caller may be gone
             }
@@ -125,7 +130,7 @@ impl Driver {
             let Some(swap) = self.authority.poll_swap(times, oneshot::Sender::is_closed) else {
                 return;
             };
-            let call = Call::new(&self.shared.options, &mut self.authority, &swap);
+            let call = Call::new(&self.shared, &mut self.authority, &swap);
             let shared = Arc::clone(&self.shared);
             self.calls.push(Box::pin(async move { (swap, call.make(&shared).await) }));
         }

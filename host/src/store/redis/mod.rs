@@ -10,11 +10,15 @@
 //! writes a grant a second time.
 
 mod address;
+mod cluster;
 mod connection;
+mod destination;
 mod dialer;
 mod driver;
 mod node;
 mod options;
+mod sentinel;
+mod servers;
 mod shared;
 mod swap;
 #[cfg(feature = "tls")]
@@ -26,16 +30,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::AsyncCommands;
+use redis::Cmd;
 use tidegate_gate::{Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
 use tidegate_tier::authority::Failure;
 use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
 
-use self::connection::Connection;
 use self::driver::{Queue, VerdictOrFailure};
 use self::node::{Node, Step};
 pub use self::options::{RedisClientFiles, RedisOptions, RedisTls};
+use self::servers::Servers;
 use self::shared::{MOST_DEADLINES, Shared};
 use super::error::StoreError;
 
@@ -88,11 +92,11 @@ impl Redis {
     /// cannot be used.
     pub fn new(url: &str, mut options: RedisOptions) -> Result<Self, StoreError> {
         options.deadline = options.deadline.min(LONGEST_DEADLINE);
-        let connection = Connection::new(url, &options.tls, options.deadline)?;
+        let servers = Servers::new(url, &options)?;
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
         let overloaded = AtomicU64::new(0);
-        let shared = Arc::new(Shared { connection, options, seed, overloaded });
+        let shared = Arc::new(Shared { servers, options, seed, overloaded });
         let queue = Arc::new(Queue::new(Arc::clone(&shared)));
         Ok(Self { shared, queue, node })
     }
@@ -102,7 +106,7 @@ impl Redis {
     /// # Errors
     /// Returns [`StoreError::Redis`] or [`StoreError::Deadline`] if Redis does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.shared.connection.ask(|mut connection| async move { connection.ping().await }).await
+        self.shared.servers.ping().await
     }
 
     /// What this host has answered without asking Redis; `None` if it may not.
@@ -200,7 +204,7 @@ impl Redis {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        self.shared.get(&names).await
+        self.shared.get(self.shared.slot_of_all(&names), &names).await
     }
 
     /// Deletes all stored records of a key, including those that it shares with other keys.
@@ -212,11 +216,12 @@ impl Redis {
         if names.is_empty() {
             return Ok(());
         }
-        let names = &names;
-        self.shared
-            .connection
-            .ask(|mut connection| async move { connection.unlink(names).await })
-            .await
+        let unlink = Cmd::unlink(&names);
+        let sent = self.shared.servers.send(&[(self.shared.slot_of_all(&names), &unlink)]).await;
+        for answer in sent {
+            answer?.extract_error()?;
+        }
+        Ok(())
     }
 
     /// The number of operations that got [`StoreError::Overloaded`].

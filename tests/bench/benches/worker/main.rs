@@ -2,6 +2,8 @@
 //!
 //! Worker and peer are measured in turns, twice. The better figure of two counts, because the machine may be shared.
 
+#[path = "../common/load.rs"]
+#[expect(dead_code, reason = "the server is also asked at a rate")]
 mod load;
 mod reserve;
 mod servers;

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tidegate_gate::{Policies, Quoted, TimedOverride, TimedPolicies, Timestamp};
 
 use super::{Change, ChangeTo, PolicyCall, text};
-use crate::answer::json::{Written, object};
+use crate::answer::json::{Object, Written, object};
 use crate::answer::problem::{self, Problem, answer_json};
 use crate::api::call;
 use crate::response::Response;
@@ -140,6 +140,17 @@ impl fmt::Display for InvalidRevisions {
 impl core::error::Error for InvalidRevisions {}
 
 impl RevisionTag {
+    /// Writes the version, the hash and, if it is known, the origin.
+    pub(crate) fn write(&self, it: &mut Object<'_>) {
+        it.field("version", self.version);
+        it.field("hash", self.hash.as_str());
+        if let Some(Origin { source, at, by }) = &self.origin {
+            it.field("source", source.name());
+            it.field("since_us", at.0);
+            it.field("by", by.as_str());
+        }
+    }
+
     pub(super) fn on(&self, mut response: Response) -> Response {
         response.headers.push(("etag", alloc::format!("\"{}\"", self.hash)));
         response

@@ -29,7 +29,7 @@ pub(crate) struct Load {
 pub(crate) const CF_HEADER: &str = "x-cf";
 
 /// What Cloudflare tells of a request: the fields that its documentation names, with values as they come.
-const CF: &str = include_str!("cf.json");
+const CF: &str = include_str!("../worker/cf.json");
 
 impl Load {
     /// The answers a second, of a server at this URL.
@@ -46,13 +46,10 @@ impl Load {
                 let mut key = caller;
                 while Instant::now() < end {
                     key = (key + CONNECTIONS) % self.keys.max(1);
-                    let answer = connection.ask(&self.request(&address, key)).await?;
-                    if !answer.contains(self.expected) {
-                        bail!("{}: expected {:?}, found {answer:?}", self.path, self.expected);
-                    }
+                    self.ask(&mut connection, &address, key).await?;
                     count.fetch_add(1, Ordering::Relaxed);
                 }
-                Ok(())
+                Ok::<_, anyhow::Error>(())
             });
         }
         while let Some(ended) = callers.join_next().await {
@@ -61,14 +58,49 @@ impl Load {
         Ok(count.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
     }
 
+    /// The time below which 99 of 100 answers come, of a server that is asked so often a second. An answer is late from the moment at
+    /// which its request was due, also if the request had to wait for the answer before it.
+    pub(crate) async fn p99(self, url: &str, rate: f64, section: Duration) -> Result<Duration> {
+        let address: Arc<str> = url.strip_prefix("http://").context("http")?.into();
+        let between = Duration::from_secs_f64(CONNECTIONS as f64 / rate);
+        let began = Instant::now();
+        let mut callers = JoinSet::new();
+        for caller in 0..CONNECTIONS {
+            let address = Arc::clone(&address);
+            callers.spawn(async move {
+                let mut connection = Connection::open(&address).await?;
+                let (mut key, mut took) = (caller, Vec::new());
+                let mut due = began + between.mul_f64(caller as f64 / CONNECTIONS as f64);
+                while due < began + section {
+                    tokio::time::sleep_until(due.into()).await;
+                    key = (key + CONNECTIONS) % self.keys.max(1);
+                    self.ask(&mut connection, &address, key).await?;
+                    took.push(due.elapsed());
+                    due += between;
+                }
+                Ok::<_, anyhow::Error>(took)
+            });
+        }
+        let mut took = Vec::new();
+        while let Some(ended) = callers.join_next().await {
+            took.extend(ended??);
+        }
+        took.sort_unstable();
+        took.get(took.len() * 99 / 100).copied().context("expected an answer")
+    }
+
     /// Asks once.
-    pub(crate) async fn first(self, url: &str) -> Result<()> {
+    pub(crate) async fn first(self, url: &str) -> Result<String> {
         let address = url.strip_prefix("http://").context("http")?;
-        let answer = Connection::open(address).await?.ask(&self.request(address, 0)).await?;
+        self.ask(&mut Connection::open(address).await?, address, 0).await
+    }
+
+    async fn ask(self, connection: &mut Connection, address: &str, key: u64) -> Result<String> {
+        let answer = connection.ask(&self.request(address, key)).await?;
         if !answer.contains(self.expected) {
             bail!("{}: expected {:?}, found {answer:?}", self.path, self.expected);
         }
-        Ok(())
+        Ok(answer)
     }
 
     fn request(self, address: &str, key: u64) -> String {
