@@ -6,8 +6,7 @@ mod tests;
 use std::fmt::Display;
 
 use tidegate_gate::{
-    Depth, Gateway, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Record,
-    blob,
+    Depth, Gateway, JoinedSources, KeySource, Limits, OnChange, Placement, Policy, Record, blob,
 };
 
 /// Describes a policy in sentences, each on a line.
@@ -29,10 +28,7 @@ pub fn describe(policy: &Policy) -> String {
         }
     }
     let sources = policy.key_sources().iter().map(sources);
-    let error = match policy.on_error() {
-        OnError::Open => "passes",
-        OnError::Closed => "is refused",
-    };
+    let outage = policy.describe_outage();
     let placement = match policy.placement() {
         Placement::Shard(shards) => format!("in {shards} objects"),
         _ => "in its own object".to_owned(),
@@ -54,7 +50,7 @@ pub fn describe(policy: &Policy) -> String {
         text += "  in shadow: refusals are reported, and every request passes\n";
     }
     text += &format!(
-        "  by {}; in an outage a request {error}; on Workers each key {placement}; stored as {}\n",
+        "  by {}; {outage}; on Workers each key {placement}; stored as {}\n",
         joined(&sources.collect::<Vec<_>>(), ", else "),
         stored(policy, policy.limits()),
     );

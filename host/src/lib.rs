@@ -1,6 +1,9 @@
-#![cfg_attr(all(feature = "redis", feature = "tower"), doc = include_str!("../README.md"))]
 #![cfg_attr(
-    not(all(feature = "redis", feature = "tower")),
+    all(feature = "client", feature = "redis", feature = "reqwest", feature = "tower"),
+    doc = include_str!("../README.md")
+)]
+#![cfg_attr(
+    not(all(feature = "client", feature = "redis", feature = "reqwest", feature = "tower")),
     doc = "Exact rate limiting in your process or on Redis."
 )]
 //!

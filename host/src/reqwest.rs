@@ -147,7 +147,9 @@ impl RateLimit {
             {
                 Ok(verdict) => asked.said(verdict).decision,
                 Err(error @ StoreError::Operation(_)) => return Err(error.into()),
-                Err(_) if self.policy.on_error() == OnError::Open => return Ok(()),
+                Err(_) if self.policy.on_error() == OnError::Open || self.policy.is_shadow() => {
+                    return Ok(());
+                }
                 Err(error) => return Err(error.into()),
             };
             if decision.is_allowed() || self.policy.is_shadow() {

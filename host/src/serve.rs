@@ -157,7 +157,9 @@ async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        server.swap.in_force().store.sweep(clock::now());
+        let in_force = server.swap.in_force();
+        in_force.store.announce(&in_force.policies);
+        in_force.store.sweep(clock::now());
         server.log.flush();
     }
 }

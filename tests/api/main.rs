@@ -17,6 +17,7 @@ mod model;
 mod modes;
 mod object;
 mod origins;
+mod outage;
 mod patience;
 mod policies;
 mod repeated;

@@ -73,7 +73,7 @@ fn the_files_of_docs_llm_are_valid() {
 
 #[test]
 fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
-    assert_eq!(run_blocks("docs/policies.md"), 12);
+    assert_eq!(run_blocks("docs/policies.md"), 13);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
     assert_eq!(rows.len(), 32);
@@ -246,6 +246,7 @@ impl Folder {
             .replace("cargo run -p tidegate-tests --bin trace", env!("CARGO_BIN_EXE_trace"))
             .replace("cargo run -q -p tidegate --features replay --", &tidegate)
             .replace("cargo run -p tidegate --features replay --", &tidegate)
+            .replace("cargo run -q -p tidegate --", &tidegate)
             .replace("cargo run -p tidegate --", &tidegate)
             .replace("http://127.0.0.1:8080", &server.url);
         assert!(!script.contains("cargo"), "a test must not run cargo: {script}");

@@ -12,6 +12,7 @@ mod layer;
 mod linear;
 mod load;
 mod nodes;
+mod outage;
 mod proxy;
 mod queue;
 mod refusals;

@@ -10,8 +10,8 @@ use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
     Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
 };
-use tidegate_tier::cache;
 use tidegate_tier::wire::{Failure, NodeOptions, Outgoing, Question};
+use tidegate_tier::{cache, outage};
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
@@ -20,7 +20,7 @@ use crate::clock::{Clock, timestamp};
 use crate::exchange::{InForce, Needs, OwnRequest};
 use crate::keys::STORAGE_FAILED;
 use crate::log::log_error;
-use crate::memory::{MOST_KEYS, MOST_WAITING};
+use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
 use crate::step::NextStep;
 use crate::watch::Watch;
@@ -125,6 +125,7 @@ impl Node {
             deadline: LONGEST_QUESTION,
             ..NodeOptions::default()
         };
+        let outage = outage::Options { most_bytes: SHARES, most_commits: MOST_COMMITS };
         let watch = Watch::new(revision.tag.clone(), policies_delay);
         let in_force = InForce::new(revision, access, telemetry);
         in_force.say(&needs);
@@ -135,7 +136,7 @@ impl Node {
                 log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
             trusts_caller_time,
-            asks: tidegate_tier::Node::new(cache, outbox),
+            asks: tidegate_tier::Node::new(cache, outbox, outage),
             exchanges: BTreeMap::new(),
             next: 0,
             needs,
@@ -283,12 +284,15 @@ impl Node {
 
     /// Takes the answers that have come. `cause` is the error of a call that failed, for the log.
     pub(crate) fn settle(&mut self, cause: &JsValue) {
-        while let Some(answer) = self.asks.poll_answer() {
+        let (now, _) = self.clock.last();
+        while let Some(answer) = self.asks.poll_answer(now) {
+            let shared = self.asks.share(&answer, now);
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(failure) => {
                     log_error(&self.log_secret.describe(&answer.asked.resolved, &failure), cause);
-                    Outcome::Unavailable(format!("durable object: {failure}"))
+                    let unavailable = || Outcome::Unavailable(format!("durable object: {failure}"));
+                    shared.map_or_else(unavailable, Outcome::Decided)
                 }
             };
             if let Some(token) = answer.asked.token {

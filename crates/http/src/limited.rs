@@ -12,6 +12,7 @@ use tidegate_gate::top::{Counted, Top};
 use tidegate_gate::{NamedLimit, Policies, Timestamp};
 
 use crate::answer::Outcome;
+use crate::answer::forms::BY_SHARE;
 use crate::answer::json::{Object, object};
 use crate::log::LogSecret;
 use crate::plan::Check;
@@ -75,13 +76,14 @@ pub enum KeysAs<'s> {
 impl Limited {
     /// Counts a check that was refused, or that the store did not decide.
     pub fn count(&mut self, check: &Check, outcome: &Outcome, now: Timestamp) {
-        let verdict = match outcome {
-            Outcome::Decided(verdict) => verdict,
-            Outcome::Unavailable(why) => {
-                self.failure = Some(Failure { at: now, why: why.clone() });
-                return;
-            }
+        let why = match outcome {
+            Outcome::Decided(verdict) => verdict.degraded.then_some(BY_SHARE),
+            Outcome::Unavailable(why) => Some(why.as_str()),
         };
+        if let Some(why) = why {
+            self.failure = Some(Failure { at: now, why: why.to_string() });
+        }
+        let Outcome::Decided(verdict) = outcome else { return };
         self.go_on(now);
         let (policy, key) = (check.resolved().policy().name(), check.resolved().key());
         let mut is_of_limits = false;
@@ -94,7 +96,7 @@ impl Limited {
                 self.add(policy, Some(name), depth.of(key));
             }
         }
-        if !is_of_limits {
+        if !is_of_limits && !verdict.decision.is_allowed() {
             self.add(policy, None, key);
         }
     }

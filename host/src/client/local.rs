@@ -8,7 +8,7 @@ use tidegate_http::{
     without_revisions,
 };
 
-use super::{Reply, Sent};
+use super::message::{Reply, Sent};
 use crate::clock;
 use crate::random::random;
 use crate::store::Store;

@@ -28,14 +28,14 @@ mod answer;
 mod call;
 mod error;
 mod local;
+mod message;
 mod remote;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tidegate_gate::Policies;
 
 use crate::store::Store;
@@ -43,6 +43,7 @@ pub use answer::{Answer, LimitAnswer};
 pub use call::Call;
 pub use error::ClientError;
 use local::Local;
+use message::Sent;
 pub use remote::ClientOptions;
 use remote::Remote;
 
@@ -55,22 +56,6 @@ pub struct Client(Place);
 enum Place {
     Store(Arc<Local>),
     Server(Arc<Remote>),
-}
-
-/// One call of the HTTP API.
-#[derive(Debug)]
-struct Sent<'c> {
-    method: &'static str,
-    /// The path, and the query if there is one.
-    target: String,
-    body: String,
-    idempotency_key: Option<&'c str>,
-}
-
-/// What came back.
-struct Reply {
-    status: u16,
-    body: Vec<u8>,
 }
 
 impl Client {
@@ -187,32 +172,5 @@ impl Client {
             Place::Server(remote) => Remote::send(remote, &sent).await?,
         };
         reply.answer()
-    }
-}
-
-impl<'c> Sent<'c> {
-    fn post(target: impl Into<String>, call: &Call<'c>, fields: Map<String, Value>) -> Self {
-        let (target, body) = (target.into(), Value::Object(fields).to_string());
-        Self { method: "POST", target, body, idempotency_key: call.idempotency_key }
-    }
-}
-
-impl Reply {
-    fn answer(self) -> Result<Answer, ClientError> {
-        let Self { status, body } = self;
-        match status {
-            200 => {
-                // an array of field values is no answer
-                let fields = serde_json::from_slice::<Map<String, Value>>(&body);
-                let answer = fields.and_then(|fields| Answer::deserialize(Value::Object(fields)));
-                answer.map_err(|error| {
-                    ClientError::Away(format!(
-                        "expected an answer of the API, found another: {error}"
-                    ))
-                })
-            }
-            400..500 => Err(ClientError::refused(status, &body)),
-            _ => Err(ClientError::Away(format!("the server answered with status {status}"))),
-        }
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring;
 
 use super::error::ClientError;
-use super::{Reply, Sent};
+use super::message::{Reply, Sent};
 
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -35,7 +35,8 @@ pub struct ClientOptions {
     /// How long a call may take, with connecting. Then the server counts as away.
     pub deadline: Duration,
     /// Decides on a request if the server is away. `None` means the `on_error` of the policy, which the client asks the server
-    /// for, beside its calls; as long as it has no answer, the request is refused.
+    /// for, beside its calls; as long as it has no answer, the request is refused. The client has no states, so under `Local`
+    /// it refuses too.
     pub on_error: Option<OnError>,
     /// How many idle connections are kept open.
     pub max_idle: usize,

@@ -82,7 +82,8 @@ pub(crate) struct Arguments {
     /// The private key of --tls-cert: a PEM file without a password
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Keep states in this Redis instead of in memory
+    /// Keep states in this Redis instead of in memory: redis://HOST, redis+cluster://HOST,HOST or
+    /// redis+sentinel://HOST,HOST/MASTER; rediss… over TLS
     #[arg(long, value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides

@@ -178,6 +178,24 @@ async fn repeats_are_bounded_and_count_against_the_limit() {
     assert!(waited() >= Duration::from_secs(3), "{:?}", waited());
 }
 
+#[tokio::test(start_paused = true)]
+async fn on_error_decides_if_the_store_fails() {
+    let policies = Policies::parse(&format!("[policies.p]\n{BUCKET}")).unwrap();
+    for (more, passes) in [("", false), ("on_error = 'open'", true), ("shadow = true", true)] {
+        // this store knows no policy `q`
+        let store = Store::memory(&policies, 1 << 20).unwrap();
+        let q = Policies::parse(&format!("[policies.q]\n{BUCKET}\n{more}")).unwrap();
+        let limit = RateLimit::builder(store, &q, "q").clock(now).build().unwrap();
+        let client =
+            ClientBuilder::new(::reqwest::Client::new()).with(limit).with(Upstream::default());
+        let answer = client.build().get("http://a/").send().await;
+        assert_eq!(answer.is_ok(), passes, "{more}: {answer:?}");
+        if let Err(error) = answer {
+            assert!(matches!(not_sent(&error), NotSent::Store(_)), "{error:?}");
+        }
+    }
+}
+
 #[test]
 fn a_policy_that_is_missing_or_limits_leases_builds_nothing() {
     let policies = Policies::parse(

@@ -40,6 +40,15 @@ impl ServerLog {
         }
     }
 
+    /// The host has decided by its share of the limits, because the store is away.
+    pub(super) fn share(&self, resolved: &Resolved, cause: Option<&StoreError>) {
+        if let Some(more) = lock(&self.errors).due(clock::now()) {
+            let (policy, key) = (resolved.policy().name(), self.hash(resolved));
+            let (kind, error) = cause.map(|error| (error.kind(), error.without_key())).unzip();
+            warn!(policy, %key, kind, error, more = more.0, "decided by this host's share of the limits");
+        }
+    }
+
     /// A sample of the refusals: at most one a second, which says how many others there were.
     pub(super) fn refusal(&self, resolved: &Resolved, retry_after_us: u64) {
         if !enabled!(Level::INFO) {

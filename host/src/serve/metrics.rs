@@ -83,6 +83,15 @@ pub(super) fn write_calendars(text: &mut String, calendars: &[Calendar]) {
     }
 }
 
+/// How many hosts share a Redis, if this host knows.
+pub(super) fn write_hosts(text: &mut String, hosts: Option<u64>) {
+    if let Some(hosts) = hosts {
+        let help = "Hosts last seen on the store, among which limits are divided in an outage";
+        head(text, "hosts", help, "gauge");
+        let _ = writeln!(text, "tidegate_hosts {hosts}");
+    }
+}
+
 fn head(text: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(text, "# HELP tidegate_{name} {help}.\n# TYPE tidegate_{name} {kind}");
 }

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use tidegate_gate::Operation;
+use tidegate_gate::{Operation, Verdict};
 use tidegate_http::{
     self as http, BodyError, Check, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
     MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::durations::Durations;
 use super::files::{InForce, Swap};
 use super::log::ServerLog;
-use super::metrics::{StoreErrors, write_calendars, write_in_force};
+use super::metrics::{StoreErrors, write_calendars, write_hosts, write_in_force};
 use super::options::{Bounds, Watch};
 use super::readiness::Readiness;
 use super::spans::Spans;
@@ -145,9 +145,14 @@ impl Server {
         let asked: Vec<_> =
             checks.iter().map(|check| (check.resolved(), check.operation())).collect();
         let answers = in_force.store.operate_all(now, &asked).await;
-        let outcome = |(check, answer): (&Check, Result<_, StoreError>)| {
+        let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
             let outcome = match answer {
-                Ok(verdict) => Outcome::Decided(verdict),
+                Ok(verdict) => {
+                    if verdict.degraded {
+                        self.log.share(check.resolved(), in_force.store.outage().as_ref());
+                    }
+                    Outcome::Decided(verdict)
+                }
                 Err(error) => {
                     self.store_errors.count(&error);
                     self.log.store_error(check.resolved(), &error);
@@ -178,6 +183,7 @@ impl Server {
         let mut text = metrics.text(tag.version, &store.local_answers());
         write_in_force(&mut text, policies, tag);
         write_calendars(&mut text, calendars);
+        write_hosts(&mut text, store.hosts());
         self.store_errors.write(&mut text);
         self.durations.write(&mut text);
         text

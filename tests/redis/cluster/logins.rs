@@ -1,9 +1,11 @@
 //! A Cluster over TLS, and one that asks for a password.
 
+use std::fs;
 use std::time::Duration;
 
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
+use tidegate_tests::file;
 
 use super::super::certificates::{Authority, Demand, VALID};
 use super::super::load::holds;
@@ -21,6 +23,17 @@ async fn give_all_slots(server: &RedisServer) {
         told.contains("cluster_state:ok")
     })
     .await;
+}
+
+/// The rights of a user in a Cluster, as docs/operations.md has them.
+pub fn in_a_cluster() -> Vec<String> {
+    let mut rights = documented();
+    let page = fs::read_to_string(file("../docs/operations.md")).unwrap();
+    let line = page.lines().find(|line| line.starts_with("- A Cluster also needs ")).unwrap();
+    let more = line.split('`').filter(|word| word.starts_with('+')).map(str::to_owned);
+    rights.extend(more);
+    assert_eq!(rights.len(), documented().len() + 2, "{line}");
+    rights
 }
 
 async fn grants(url: &str, options: RedisOptions) -> Result<usize, StoreError> {
@@ -41,9 +54,7 @@ async fn a_cluster_over_tls_with_a_user_decides() {
     let cluster = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--tls-replication", "yes"];
     let Some((server, url)) = authority.redis_with(&own, Demand::Nothing, &cluster) else { return };
     give_all_slots(&server).await;
-    let mut rights = documented();
-    rights.push("+cluster|slots".to_owned());
-    set_user(&server, &rights).await;
+    set_user(&server, &in_a_cluster()).await;
     let url = url.replace("rediss://", "rediss+cluster://tidegate:secret@");
     let options =
         || RedisOptions { tls: authority.trusted(None), ..within(Duration::from_secs(10)) };

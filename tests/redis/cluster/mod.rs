@@ -2,6 +2,7 @@
 
 mod failover;
 mod logins;
+mod outage;
 mod resharding;
 mod slots;
 
@@ -16,11 +17,11 @@ use tidegate::store::{Redis, RedisOptions, StoreError};
 use super::load::Load;
 use super::{NOW, ask, on, policy, within};
 
-/// How long the nodes of a Cluster may be silent.
-const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the nodes of a Cluster may be silent, so that a busy machine loses none.
+const PATIENT: Duration = Duration::from_secs(10);
 
 fn masters() -> RedisCluster {
-    RedisCluster::start(3, false, NODE_TIMEOUT).unwrap()
+    RedisCluster::start(3, false, PATIENT).unwrap()
 }
 
 fn store(cluster: &RedisCluster) -> Redis {

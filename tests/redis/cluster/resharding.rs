@@ -1,10 +1,15 @@
 //! Slots move from one master to another while callers ask.
 
+use std::time::Duration;
+
 use tidegate::gate::Resolved;
 use tidegate::local::RedisCluster;
+use tidegate::store::Redis;
 
 use super::super::load::{Load, holds};
-use super::super::{NOW, ask, on, policy};
+use super::super::users::set_user;
+use super::super::{NOW, ask, on, policy, within};
+use super::logins::in_a_cluster;
 use super::{commands, masters, slot, store};
 
 /// A slot on its way from one master to another one.
@@ -59,7 +64,13 @@ impl<'c> Move<'c> {
 #[tokio::test]
 async fn slots_that_move_under_load_cost_nothing() {
     let cluster = masters();
-    let load = Load::new(vec![store(&cluster), store(&cluster)], 30);
+    let url = cluster.url().replace("://", "://tidegate:secret@");
+    let (rights, asking) = (in_a_cluster(), "+asking".to_owned());
+    for node in cluster.nodes() {
+        set_user(node, &rights).await;
+    }
+    let store = || Redis::new(&url, within(Duration::from_secs(10))).unwrap();
+    let load = Load::new(vec![store(), store()], 30);
     let account = load
         .while_running(async {
             for key in &load.keys[..20] {
@@ -80,8 +91,19 @@ async fn slots_that_move_under_load_cost_nothing() {
         asked += commands(node).await.get("asking").copied().unwrap_or_default();
     }
     assert!(asked > 0, "no caller met a slot on its way");
-    let keys: u64 = ask(&cluster.nodes()[0], &[b"DBSIZE"]).await;
-    assert!(keys > 0);
+
+    // a new key of a slot on its way needs the right to ask the other node
+    let key = on(&load.policy, "new");
+    let (slot, from) = slot(&cluster, &key).await;
+    let moved = Move::begin(&cluster, slot, from).await;
+    let others: Vec<_> = rights.into_iter().filter(|right| *right != asking).collect();
+    set_user(&cluster.nodes()[moved.to], &others).await;
+    let error = load.stores[0].operate(&key, NOW, 1).await.unwrap_err().to_string();
+    assert!(error.contains("asking"), "{error}");
+    set_user(&cluster.nodes()[moved.to], &[others, vec![asking]].concat()).await;
+    assert!(load.stores[0].operate(&key, NOW, 1).await.unwrap().decision.is_allowed());
+    let found: u64 = ask(&cluster.nodes()[moved.to], &[b"DBSIZE"]).await;
+    assert!(found > 0);
 }
 
 /// A partition of which one record has moved and another one has not is decided once both are in one place.

@@ -224,3 +224,24 @@ fn the_status_says_all_that_a_page_shows() {
     server.check("shadow", "k");
     assert_eq!(server.status()["store"]["answers"], json!(true));
 }
+
+#[test]
+fn a_decision_by_a_share_is_no_answer_of_the_store() {
+    let mut server = Server::new();
+    let (_, checks) = read_check(&server.policies, r#"{"policy":"shadow","key":"k"}"#).unwrap();
+    let decide = |server: &mut Server| {
+        let verdict =
+            server.table.ask_once(checks[0].resolved(), server.now, &checks[0].operation());
+        let verdict = verdict.unwrap();
+        let outcome = Outcome::Decided(tidegate_gate::Verdict { degraded: true, ..verdict });
+        assert!(server.metrics.count(&checks[0], &outcome));
+        server.limited.count(&checks[0], &outcome, server.now);
+    };
+    decide(&mut server);
+    let status = server.status();
+    assert_eq!(status["store"]["answers"], json!(false));
+    assert_eq!(status["store"]["last_error"], json!(crate::answer::forms::BY_SHARE));
+    assert_eq!(rows(&status), [], "it was granted");
+    decide(&mut server);
+    assert_eq!(rows(&server.top()), [row("shadow", "shadow", 1, &[&[("k", 1)]])]);
+}

@@ -13,6 +13,7 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::{Failure, Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
 
+use super::outage::{Recovered, Recovery};
 use super::shared::{MOST_DEADLINES, Shared};
 use super::swap::Call;
 use crate::store::error::StoreError;
@@ -34,6 +35,12 @@ pub(super) struct Queue {
     pub(super) shared: Arc<Shared>,
     /// Where the driver of a server takes operations from, by the number of the server.
     drivers: Mutex<HashMap<u64, mpsc::UnboundedSender<Queued<Token>>>>,
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.shared.away.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Queue {
@@ -80,6 +87,7 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     authority: Authority<Token, StoreError>,
     calls: FuturesUnordered<BoxFuture<'static, Ended>>,
+    recovery: Recovery,
     began: Instant,
 }
 
@@ -93,7 +101,8 @@ impl Driver {
             ..Options::default()
         };
         let authority = Authority::new(options);
-        Self { shared, authority, calls: FuturesUnordered::new(), began: Instant::now() }
+        let (calls, recovery) = (FuturesUnordered::new(), Recovery::default());
+        Self { shared, authority, calls, recovery, began: Instant::now() }
     }
 
     /// Runs until the store is dropped and all operations are answered.
@@ -101,10 +110,16 @@ impl Driver {
         let mut taken = Vec::with_capacity(MOST_TAKEN);
         let mut overloaded = 0;
         let mut is_open = true;
-        while is_open || !self.calls.is_empty() {
+        // after its server is gone, a driver still tells the others what this host has decided by itself
+        while is_open || !self.calls.is_empty() || self.is_recovering() {
             tokio::select! {
                 biased;
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
+                Some(event) = self.recovery.next(), if !self.recovery.is_empty() => match event {
+                    Recovered::Back => self.authority.handle_back(),
+                    Recovered::Told(owed, told) => self.authority.handle_told(owed, told),
+                    Recovered::Resumed => {}
+                },
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
                     let (_, at) = self.times();
@@ -113,6 +128,7 @@ impl Driver {
                     }
                 }
             }
+            self.tell();
             self.begin();
             let counted = self.authority.overloaded();
             self.shared.overloaded.fetch_add(counted.saturating_sub(overloaded), Ordering::Relaxed);
@@ -121,6 +137,11 @@ impl Driver {
                 let _ = token.send(answer); // the caller may be gone
             }
         }
+    }
+
+    /// Whether Redis must still be told something, unless nobody asks the store any more.
+    fn is_recovering(&self) -> bool {
+        !self.recovery.is_empty() && !self.shared.away.is_over.load(Ordering::Relaxed)
     }
 
     /// Begins calls while the authority has swaps.
@@ -136,14 +157,34 @@ impl Driver {
         }
     }
 
+    /// Tells Redis what this host has decided by itself.
+    fn tell(&mut self) {
+        let (now, at) = self.times();
+        let Some(now) = now else { return };
+        while self.recovery.may_tell()
+            && let Some(owed) = self.authority.poll_owed(now)
+        {
+            let (token, answer) = oneshot::channel();
+            let (resolved, operation) = (owed.resolved.clone(), owed.operation);
+            self.authority.ask(Queued { resolved, now, at, operation, token });
+            self.recovery.tell(owed, answer);
+        }
+    }
+
     fn end(&mut self, (swap, outcomes): Ended) {
         let times = self.times();
+        if let Some(nodes) = self.shared.presence.nodes() {
+            self.authority.handle_nodes(nodes);
+        }
         match outcomes {
             Ok(outcomes) => self.authority.handle(swap, outcomes, times),
             Err(error) => {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
-                self.authority.fail_waiting(&error);
+                self.authority.fail_waiting(&error, times.0);
+                if self.authority.handle_away() {
+                    self.recovery.await_back(&self.shared, &error);
+                }
             }
         }
     }

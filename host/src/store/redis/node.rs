@@ -108,6 +108,9 @@ impl Node {
                 .collect();
             for (answer, resolved, operation) in asked {
                 let Ok(Ok(verdict)) = answer.await else { continue };
+                if verdict.degraded {
+                    continue; // the store is away, so nothing went back
+                }
                 self.handle_verdict(&resolved, &operation, &verdict, sent);
                 if let Operation::Budget(Budget { unspent: Some(unspent), .. }) = operation
                     && matches!(verdict.effect, Effect::Budget { returned: Some(true), .. })

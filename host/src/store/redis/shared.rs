@@ -6,6 +6,8 @@ use redis::{Cmd, Pipeline, RedisError, ToSingleRedisArg, Value, from_redis_value
 use tidegate_gate::{Resolved, blob};
 
 use super::options::RedisOptions;
+use super::outage::Away;
+use super::presence::Presence;
 use super::servers::Servers;
 use crate::store::error::StoreError;
 
@@ -20,6 +22,8 @@ pub(super) struct Shared {
     pub(super) seed: u64,
     /// The number of operations that were not begun, by the count of the authorities.
     pub(super) overloaded: AtomicU64,
+    pub(super) presence: Presence,
+    pub(super) away: Away,
 }
 
 impl Shared {

@@ -92,7 +92,12 @@ impl Cluster {
         let ping = async |master: &Arc<Master>| {
             master.connection.ask(|mut connection| async move { connection.ping().await }).await
         };
-        join_all(masters.iter().map(ping)).await.into_iter().collect()
+        let answers: Result<(), StoreError> =
+            join_all(masters.iter().map(ping)).await.into_iter().collect();
+        if answers.is_err() {
+            self.learn(); // another node may be the master by now
+        }
+        answers
     }
 
     /// The number of the master that has the slot; 0 if it is unknown.

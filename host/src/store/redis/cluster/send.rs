@@ -152,9 +152,13 @@ async fn ask(master: &Master, group: &[Open<'_>]) -> Vec<Result<Value, StoreErro
         Ok(told) => {
             let mut told = told.into_iter();
             let answer = |open: &Open<'_>| {
-                // the first answer is that to `ASKING`
-                let own = told.nth(usize::from(open.asked.is_some()));
-                own.ok_or(StoreError::Abandoned) // never: each command has an answer
+                let asking = if open.asked.is_some() { told.next() } else { None };
+                let own = told.next().ok_or(StoreError::Abandoned)?; // never: each command has an answer
+                Ok(match (asking, own) {
+                    // not allowed to this user; then the node sends the command back
+                    (Some(refused @ Value::ServerError(_)), Value::ServerError(_)) => refused,
+                    (_, own) => own,
+                })
             };
             group.iter().map(answer).collect()
         }
