@@ -9,15 +9,12 @@ use tidegate::store::{Redis, StoreError};
 
 use super::super::load::{Load, holds};
 use super::super::{NOW, ask, on, process_id, signal, within};
-use super::{PATIENT, masters, slot, store};
+use super::{NODE_TIMEOUT, PATIENT, masters, slot, store};
 
 const DEADLINE: Duration = Duration::from_millis(250);
 
 /// How late a busy machine may be.
 const MARGIN: Duration = Duration::from_secs(5);
-
-/// How long a master may be silent until its replica takes over.
-const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn with_replicas(timeout: Duration) -> RedisCluster {
     RedisCluster::start(3, true, timeout).unwrap()

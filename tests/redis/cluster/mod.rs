@@ -20,6 +20,9 @@ use super::{NOW, ask, on, policy, within};
 /// How long the nodes of a Cluster may be silent, so that a busy machine loses none.
 const PATIENT: Duration = Duration::from_secs(10);
 
+/// How long a master may be silent until its replica takes over.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
 fn masters() -> RedisCluster {
     RedisCluster::start(3, false, PATIENT).unwrap()
 }

@@ -3,19 +3,20 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tidegate_gate::{Micros, Operation, Resolved, Timestamp, Verdict};
+use tidegate_gate::{Micros, Operation, Resolved, Timestamp};
 use tidegate_tier::Authority;
-use tidegate_tier::authority::{Failure, Options, Queued, Swap, SwapOutcome};
+use tidegate_tier::authority::{Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
 
 use super::outage::{Recovered, Recovery};
-use super::shared::{MOST_DEADLINES, Shared};
+use super::shared::{MOST_DEADLINES, Shared, Token, VerdictOrFailure};
 use super::swap::Call;
+use crate::clock::micros;
 use crate::store::error::StoreError;
 
 /// How many calls of the script are under way at once. With fewer, Redis waits for the driver; with more, the
@@ -24,11 +25,6 @@ const MOST_CALLS: usize = 4;
 
 /// How many operations the driver takes before it looks for answers again.
 const MOST_TAKEN: usize = 1_024;
-
-/// Where an answer goes.
-pub(super) type Token = oneshot::Sender<VerdictOrFailure>;
-
-pub(super) type VerdictOrFailure = Result<Verdict, Failure<StoreError>>;
 
 /// Gives operations to the drivers. Each server has a driver of its own, so no server waits for another one.
 pub(super) struct Queue {
@@ -194,9 +190,4 @@ impl Driver {
         let now = self.shared.options.clock.map(|clock| clock());
         (now, Micros(micros(self.began.elapsed())))
     }
-}
-
-/// A span in µs.
-pub(super) fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

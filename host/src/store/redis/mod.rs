@@ -10,6 +10,7 @@
 //! writes a grant a second time. In a Cluster it sends a call again only if a node said that it has not executed it.
 
 mod address;
+mod announce;
 mod cluster;
 mod connection;
 mod destination;
@@ -38,13 +39,14 @@ use tidegate_tier::authority::Failure;
 use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
 
-use self::driver::{Queue, VerdictOrFailure};
+use self::announce::announce;
+use self::driver::Queue;
 use self::node::{Node, Step};
 pub use self::options::{RedisClientFiles, RedisOptions, RedisTls};
 use self::outage::Away;
-use self::presence::{Presence, announce};
+use self::presence::Presence;
 use self::servers::Servers;
-use self::shared::{MOST_DEADLINES, Shared};
+use self::shared::{MOST_DEADLINES, Shared, VerdictOrFailure};
 use super::error::StoreError;
 
 /// The longest deadline; a longer one is cut to it.

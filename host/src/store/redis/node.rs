@@ -9,7 +9,8 @@ use tidegate_gate::{Budget, Effect, Id, Micros, Operation, Resolved, Timestamp, 
 use tidegate_tier::NodeCache;
 use tidegate_tier::cache::{Counts, LocalVerdict, NodeStep, Options, Transmit, VerdictOf};
 
-use super::driver::{Queue, micros};
+use super::driver::Queue;
+use crate::clock::micros;
 
 /// How often a node that stops looks for units that have arrived.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);

@@ -13,8 +13,7 @@ use tidegate_tier::outage::{Owed, Told};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::driver::VerdictOrFailure;
-use super::shared::Shared;
+use super::shared::{Shared, VerdictOrFailure};
 use crate::store::error::StoreError;
 
 /// The pause between two questions whether Redis is back.

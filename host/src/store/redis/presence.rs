@@ -1,36 +1,34 @@
-//! How many hosts use this Redis: each announces itself every few seconds, and reads how many do.
-//!
-//! Hosts need the number in an outage, under policies with `on_error = "local"`. They announce themselves in a sorted set, by the
-//! clock of Redis.
+//! How many hosts use this Redis, as far as this host knows. Hosts need the number in an outage, under policies with
+//! `on_error = "local"`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_value};
 use tidegate_gate::Micros;
 use tidegate_tier::outage::Fleet;
 
-use super::driver::micros;
-use super::shared::Shared;
-use crate::store::error::StoreError;
-
-/// The name of the sorted set, behind the prefix of the store: the hosts by the time in ms at which they were last there.
-const NAME: &str = "tidegate:hosts";
+use crate::clock::micros;
 
 /// The host among the others.
 pub(super) struct Presence {
     /// The name of this host, which no other has.
-    id: u64,
+    pub(super) id: u64,
     began: Instant,
     fleet: Mutex<Fleet>,
-    is_announced: AtomicBool,
+    /// A task [announces](super::announce) the host.
+    pub(super) is_announced: AtomicBool,
 }
 
 impl Presence {
     pub(super) fn new(id: u64) -> Self {
         let is_announced = AtomicBool::new(false);
         Self { id, began: Instant::now(), fleet: Mutex::default(), is_announced }
+    }
+
+    /// Takes the number of hosts that Redis has just counted.
+    pub(super) fn handle_count(&self, count: u64) {
+        self.fleet().handle_count(count, Micros(micros(self.began.elapsed())));
     }
 
     /// The number of hosts last seen, this one included; `None` if Redis was never asked.
@@ -41,60 +39,4 @@ impl Presence {
     fn fleet(&self) -> MutexGuard<'_, Fleet> {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Announces the host from now on, until the store is dropped or the runtime ends.
-pub(super) fn announce(shared: &Arc<Shared>) {
-    if shared.presence.is_announced.swap(true, Ordering::Relaxed) {
-        return;
-    }
-    let announced = Announced(Arc::downgrade(shared));
-    tokio::spawn(async move {
-        while let Some(shared) = announced.0.upgrade() {
-            // without an answer the last count holds
-            if let Ok(count) = count(&shared).await {
-                let presence = &shared.presence;
-                presence.fleet().handle_count(count, Micros(micros(presence.began.elapsed())));
-            }
-            drop(shared);
-            tokio::time::sleep(Duration::from_micros(Fleet::EVERY.0)).await;
-        }
-    });
-}
-
-/// A host that announces itself. If the runtime ends before the store, the next operation starts another task.
-struct Announced(Weak<Shared>);
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.presence.is_announced.store(false, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Announces the host once, and returns how many have done so lately.
-async fn count(shared: &Shared) -> Result<u64, StoreError> {
-    let (name, id) = (format!("{}{NAME}", shared.options.prefix), shared.presence.id);
-    let slot = shared.servers.slot(&name);
-    let time = shared.servers.send(&[(slot, &redis::cmd("TIME"))]).await;
-    let (seconds, us): (u64, u64) = last_of(time)?;
-    let now_ms = seconds.saturating_mul(1_000).saturating_add(us / 1_000);
-    let life_ms = Fleet::LIFE.0 / 1_000;
-    let commands = [
-        Cmd::zadd(&name, format!("{id:016x}"), now_ms),
-        Cmd::zrembyscore(&name, "-inf", now_ms.saturating_sub(life_ms)),
-        Cmd::pexpire(&name, i64::try_from(2 * life_ms).unwrap_or(i64::MAX)),
-        Cmd::zcard(&name),
-    ];
-    last_of(shared.servers.send(&commands.each_ref().map(|command| (slot, command))).await)
-}
-
-/// The last answer, if there is no error among them.
-fn last_of<T: FromRedisValue>(answers: Vec<Result<Value, StoreError>>) -> Result<T, StoreError> {
-    let mut last = Value::Nil;
-    for answer in answers {
-        last = answer?.extract_error()?;
-    }
-    Ok(from_redis_value(last).map_err(RedisError::from)?)
 }

@@ -3,7 +3,9 @@
 use std::sync::atomic::AtomicU64;
 
 use redis::{Cmd, Pipeline, RedisError, ToSingleRedisArg, Value, from_redis_value};
-use tidegate_gate::{Resolved, blob};
+use tidegate_gate::{Resolved, Verdict, blob};
+use tidegate_tier::authority::Failure;
+use tokio::sync::oneshot;
 
 use super::options::RedisOptions;
 use super::outage::Away;
@@ -13,6 +15,11 @@ use crate::store::error::StoreError;
 
 /// An operation that has waited for this many deadlines is not begun any more.
 pub(super) const MOST_DEADLINES: u32 = 16;
+
+/// Where an answer goes.
+pub(super) type Token = oneshot::Sender<VerdictOrFailure>;
+
+pub(super) type VerdictOrFailure = Result<Verdict, Failure<StoreError>>;
 
 /// What the driver shares with the callers.
 pub(super) struct Shared {

@@ -7,9 +7,8 @@ use redis::{Arg, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{Swap, SwapOutcome};
 
-use super::driver::Token;
 use super::options::RedisOptions;
-use super::shared::Shared;
+use super::shared::{Shared, Token};
 use crate::store::error::StoreError;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
