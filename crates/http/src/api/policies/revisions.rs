@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tidegate_gate::{Policies, Quoted, TimedOverride, TimedPolicies, Timestamp};
 
 use super::{Change, ChangeTo, PolicyCall, text};
-use crate::answer::json::{Written, object};
+use crate::answer::json::{Object, Written, object};
 use crate::answer::problem::{self, Problem, answer_json};
 use crate::api::call;
 use crate::response::Response;
@@ -21,6 +21,9 @@ const MOST_REVISIONS: usize = 20;
 /// The most bytes of all files that are kept, so that a value of a Durable Object (2 MB) has room for them. The revision
 /// in force and the one before are always kept.
 pub(super) const MOST_BYTES: usize = 768 << 10;
+
+/// The actor of a revision that is the policy file itself.
+const DEPLOYMENT: &str = "deployment";
 
 /// After this time no node goes by a revision that is no longer in force.
 const HOUR_US: u64 = 3_600_000_000;
@@ -64,6 +67,54 @@ pub struct RevisionTag {
     pub version: u64,
     /// A hash of the file.
     pub hash: String,
+    /// Where the revision came from. `None` if the server does not know, as an isolate of a Worker.
+    pub origin: Option<Origin>,
+}
+
+/// Where a revision came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// How the revision came into force.
+    pub source: Source,
+    /// When it came into force.
+    pub at: Timestamp,
+    /// Who put it in force: the actor of the call, or `deployment`.
+    pub by: String,
+}
+
+/// How a revision came into force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The server has read it in its policy file.
+    File,
+    /// A caller put it: `PUT /v1/policies`, or an override of one key.
+    Put,
+    /// A caller restored it: `POST /v1/policies/restore`.
+    Restored,
+}
+
+impl Source {
+    /// The word for the source.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Put => "put",
+            Self::Restored => "restored",
+        }
+    }
+}
+
+impl fmt::Display for RevisionTag {
+    /// Such as `revision 3 (put by "alice")`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "revision {}", self.version)?;
+        match &self.origin {
+            None => Ok(()),
+            Some(Origin { source: Source::File, .. }) => write!(f, " (file)"),
+            Some(Origin { source, by, .. }) => write!(f, " ({} by {by:?})", source.name()),
+        }
+    }
 }
 
 /// The answer to a call, and what must happen before it is sent.
@@ -89,6 +140,17 @@ impl fmt::Display for InvalidRevisions {
 impl core::error::Error for InvalidRevisions {}
 
 impl RevisionTag {
+    /// Writes the version, the hash and, if it is known, the origin.
+    pub(crate) fn write(&self, it: &mut Object<'_>) {
+        it.field("version", self.version);
+        it.field("hash", self.hash.as_str());
+        if let Some(Origin { source, at, by }) = &self.origin {
+            it.field("source", source.name());
+            it.field("since_us", at.0);
+            it.field("by", by.as_str());
+        }
+    }
+
     pub(super) fn on(&self, mut response: Response) -> Response {
         response.headers.push(("etag", alloc::format!("\"{}\"", self.hash)));
         response
@@ -154,7 +216,41 @@ impl Revisions {
     pub fn tag(&self, deployed: &str) -> RevisionTag {
         match self.over(deployed).last() {
             Some(revision) => revision.tag(),
-            None => RevisionTag { version: self.next(), hash: deployed.to_owned() },
+            None => RevisionTag { version: self.next(), hash: deployed.to_owned(), origin: None },
+        }
+    }
+
+    /// Takes an edit of the policy file by a server that reads the file again: `file` is in force from now on, as after a `PUT`,
+    /// until somebody changes the policies again. All revisions are then over this file, so that a later start with the same file
+    /// finds what was put since. `earlier` is the file that was read before, if it is known.
+    #[must_use]
+    pub fn edit(&mut self, earlier: Option<&str>, file: &str, now: Timestamp) -> Changed {
+        let mut next = self.clone();
+        let is_first = next.0.is_empty();
+        let deployed = earlier.filter(|_| is_first).unwrap_or(file);
+        let hash = Self::hash(file);
+        if !is_first {
+            next.rebase(&hash);
+        }
+        let to = ChangeTo::File(file.to_owned());
+        let change = Change { by: DEPLOYMENT.to_owned(), if_match: Some("*".to_owned()), to };
+        let changed = next.handle(PolicyCall::Change(change), deployed, now);
+        if changed.response.status == 200 {
+            next.rebase(&hash);
+            *self = next;
+        }
+        changed
+    }
+
+    /// Whether a file is the one that was read last, as far as the revisions know.
+    #[must_use]
+    pub fn are_over(&self, file: &str) -> bool {
+        self.0.back().is_none_or(|last| last.over == Self::hash(file))
+    }
+
+    fn rebase(&mut self, over: &str) {
+        for revision in &mut self.0 {
+            over.clone_into(&mut revision.over);
         }
     }
 
@@ -329,8 +425,7 @@ impl Revisions {
             file,
         };
         if self.over(&over).next().is_none() {
-            let first =
-                revision(current.version, "deployment".to_owned(), None, deployed.to_owned());
+            let first = revision(current.version, DEPLOYMENT.to_owned(), None, deployed.to_owned());
             self.0.push_back(first);
         }
         let new = revision(self.next(), by, restores, file);
@@ -395,7 +490,14 @@ impl Revision {
     }
 
     fn tag(&self) -> RevisionTag {
-        RevisionTag { version: self.version, hash: Revisions::hash(&self.file) }
+        let hash = Revisions::hash(&self.file);
+        let source = match self.restores {
+            Some(_) => Source::Restored,
+            None if self.by == DEPLOYMENT => Source::File,
+            None => Source::Put,
+        };
+        let origin = Origin { source, at: Timestamp(self.at_us), by: self.by.clone() };
+        RevisionTag { version: self.version, hash, origin: Some(origin) }
     }
 }
 
@@ -461,7 +563,7 @@ fn matches(if_match: Option<&str>, current: &RevisionTag) -> Result<(), Response
     if if_match.split(',').any(is) {
         return Ok(());
     }
-    let RevisionTag { version, hash } = current;
+    let RevisionTag { version, hash, .. } = current;
     let detail = alloc::format!(
         "another file is in force: expected `If-Match: \"{hash}\"` for version {version}, found another tag"
     );
