@@ -1,6 +1,7 @@
 //! The calls on the policy file itself, which show the file in force, replace it, or restore an earlier one.
 
 mod revisions;
+mod tag;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,8 @@ use crate::answer::problem::{Problem, answer_json, answer_text};
 use crate::head::Head;
 use crate::log::LogSecret;
 use crate::response::Response;
-pub use revisions::{Changed, InvalidRevisions, Origin, RevisionTag, Revisions, Source};
+pub use revisions::{Changed, InvalidRevisions, Revisions};
+pub use tag::{Origin, RevisionTag, Source};
 
 /// The longest name of an actor.
 const MAX_ACTOR_BYTES: usize = 128;
