@@ -150,6 +150,7 @@ async fn accept(
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
+    let _ = stream.set_nodelay(true); // answers would only come later without it
     Ok((stream, peer, place))
 }
 
