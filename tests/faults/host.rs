@@ -1,12 +1,13 @@
 //! Faults of hosts and of their clients.
 
+use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
 use tidegate::local::RedisServer;
 
-use crate::world::{DEADLINE, Heard, LIMIT, Row, World};
+use crate::world::{DEADLINE, Heard, LIMIT, POLICIES, Row, World};
 
 fn one_is_killed(fault: &'static str, hosts: usize) {
     let server = RedisServer::start().unwrap();
@@ -89,4 +90,23 @@ fn many_clients_are_slow() {
     });
     let fault = "500 clients that do not send the rest of their bodies";
     Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+}
+
+#[test]
+fn the_policy_file_becomes_garbage() {
+    let server = RedisServer::start().unwrap();
+    let world = World::new(2, &["--redis", server.url()]);
+    let file = world.folder.path().join("policies.toml");
+    let recovered = world.run(|world| {
+        fs::write(&file, "\u{0}{ [[ garbage").unwrap();
+        world.until("both hosts refuse the file", |_| {
+            (0..2).all(|number| world.log(number).contains("policies.toml"))
+        });
+        world.until_all_decide();
+        fs::write(&file, POLICIES).unwrap();
+        world.until_all_decide()
+    });
+    let fault = "the policy file was replaced by garbage";
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
 }

@@ -6,6 +6,7 @@
 #[path = "../redis/certificates.rs"]
 #[expect(dead_code, reason = "no server demands a certificate here")]
 mod certificates;
+mod cluster;
 mod host;
 #[path = "../redis/proxy.rs"]
 #[expect(dead_code, reason = "the tests of the store have more faults of the network")]

@@ -16,7 +16,7 @@ fn connect(url: &str) -> Connection {
     redis::Client::open(url).unwrap().get_connection().unwrap()
 }
 
-fn ask<T: FromRedisValue>(url: &str, words: &str) -> T {
+pub fn ask<T: FromRedisValue>(url: &str, words: &str) -> T {
     let mut words = words.split(' ');
     let mut command = redis::cmd(words.next().unwrap());
     words.for_each(|word| _ = command.arg(word));
@@ -27,7 +27,7 @@ fn set(url: &str, name: &str, value: &str) {
     let () = ask(url, &format!("CONFIG SET {name} {value}"));
 }
 
-fn process_id(server: &RedisServer) -> u32 {
+pub fn process_id(server: &RedisServer) -> u32 {
     let info: String = ask(server.url(), "INFO server");
     let id = info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap();
     id.parse().unwrap()

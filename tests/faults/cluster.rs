@@ -1,0 +1,93 @@
+//! Faults of a Redis Cluster.
+
+use std::time::{Duration, Instant};
+
+use tidegate::local::RedisCluster;
+
+use crate::redis::{ask, process_id};
+use crate::world::{DEADLINE, LIMIT, Row, World, signal};
+
+/// The masters, each of which has an equal part of the slots.
+const MASTERS: u16 = 3;
+const SLOTS: u16 = 16_384;
+
+/// How long a master may be silent until its replica takes over.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a replica may not have received: two hosts have four calls under way, each of up to 64 records.
+const UNDER_WAY: u64 = 2 * 4 * 64;
+
+/// The slot of the key under a policy, and the number of the master that has it at first.
+fn slot(cluster: &RedisCluster, policy: &str) -> (u16, usize) {
+    let slot: u16 = ask(cluster.nodes()[0].url(), &format!("CLUSTER KEYSLOT {{{policy}:k}}"));
+    (slot, usize::from(slot / SLOTS.div_ceil(MASTERS)))
+}
+
+fn start(has_replicas: bool) -> (RedisCluster, World) {
+    let cluster = RedisCluster::start(MASTERS, has_replicas, NODE_TIMEOUT).unwrap();
+    let world = World::new(2, &["--redis", &cluster.url()]);
+    (cluster, world)
+}
+
+#[test]
+fn a_master_is_lost() {
+    let (cluster, world) = start(true);
+    let (_, master) = slot(&cluster, "closed");
+    let recovered = world.run(|world| {
+        signal(process_id(&cluster.nodes()[master]), "-KILL");
+        world.until("`on_error` decides", |heard| {
+            heard.iter().all(|heard| heard.failed_closed >= 20)
+        });
+        let began = Instant::now();
+        let before = world.heard();
+        world.until("the key is decided on again", |heard| {
+            let mut each = heard.iter().zip(&before);
+            each.all(|(heard, before)| {
+                heard.granted + heard.refused > before.granted + before.refused
+            })
+        });
+        began.elapsed()
+    });
+    let fault = "a master of a Cluster was lost";
+    Row { fault, bound: LIMIT + UNDER_WAY, recovered, deadline: DEADLINE }.check(&world);
+}
+
+#[test]
+fn slots_move() {
+    let (cluster, world) = start(false);
+    let slots = ["closed", "open"].map(|policy| slot(&cluster, policy));
+    let recovered = world.run(|world| {
+        for turn in 0..6 {
+            for (slot, first) in slots {
+                carry(&cluster, slot, (first + turn) % 3);
+            }
+        }
+        world.until_all_decide()
+    });
+    let fault = "slots of a Cluster moved twelve times";
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    assert_eq!((heard.failed_closed, heard.passed_open), (0, 0), "{heard:?}");
+}
+
+/// Carries a slot from one master to the next one.
+fn carry(cluster: &RedisCluster, slot: u16, from: usize) {
+    let to = (from + 1) % 3;
+    let url = |node: usize| cluster.nodes()[node].url();
+    let id = |node: usize| -> String { ask(url(node), "CLUSTER MYID") };
+    let set = |node: usize, state: &str, other: usize| -> () {
+        ask(url(node), &format!("CLUSTER SETSLOT {slot} {state} {}", id(other)))
+    };
+    set(to, "IMPORTING", from);
+    set(from, "MIGRATING", to);
+    loop {
+        let names: Vec<String> = ask(url(from), &format!("CLUSTER GETKEYSINSLOT {slot} 10"));
+        if names.is_empty() {
+            break;
+        }
+        for name in names {
+            let port = cluster.ports()[to];
+            let _: String = ask(url(from), &format!("MIGRATE 127.0.0.1 {port} {name} 0 5000"));
+        }
+    }
+    [to, from, 3 - from - to].into_iter().for_each(|node| set(node, "NODE", to));
+}
