@@ -665,6 +665,7 @@ export type ErrorCode =
   | "TOO_MANY_LIMITS"
   | "TOO_MANY_WAITERS"
   | "NOT_INITIALIZED"
+  | "UNAVAILABLE"
   | "FREED";
 
 /** Any error of this package. */
