@@ -251,7 +251,7 @@ export interface Policy {
   key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | CostHeader;
-  /** The answer when the store cannot be reached; not used here. */
+  /** The answer when the store cannot be reached; only for `tidegate/redis`. Default: `"closed"`. */
   on_error?: "open" | "closed";
   /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
   on_change?: "reset" | "keep" | "proportional";

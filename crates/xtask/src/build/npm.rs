@@ -30,7 +30,9 @@ pub(super) fn build() -> Result<()> {
         write_text(&module, &stamp, &bound)?;
         let dist = dist.join(variant);
         fs::create_dir_all(&dist)?;
-        fs::copy(&module, dist.join("tidegate.wasm"))?;
+        if scripts.iter().any(|script| script.options == ANY) {
+            fs::copy(&module, dist.join("tidegate.wasm"))?; // the scripts for Node contain it
+        }
         for script in scripts {
             bundle(&package, &bound, script, &dist.join(script.file))?;
         }
