@@ -94,6 +94,31 @@ for (const [name, connected] of Object.entries(CLIENTS)) {
   });
 }
 
+for (const [name, connected] of Object.entries(CLIENTS)) {
+  test(`${name}: a value of another type, and a Redis that takes no writes`, async () => {
+    const redis = await startServer();
+    const [{ client, end }, admin] = [await connected(redis.path), await CLIENTS.ioredis(redis.path)];
+    const limiter = new RedisLimiter({ limits: [{ ...limits[0], limit: 1 }] }, client);
+    assert.deepEqual([(await limiter.check("a")).allowed, (await limiter.check("b")).allowed], [true, true]);
+    const [stored] = await admin.client.keys("*:a}:*");
+    await admin.client.del(stored);
+    await admin.client.rpush(stored, "of another program");
+    assert.match((await limiter.check("a", { cost: 0 })).degraded, /^redis: WRONGTYPE /);
+    assert.deepEqual(await admin.client.lrange(stored, 0, -1), ["of another program"], "it is not overwritten");
+    await admin.client.replicaof("127.0.0.1", "1");
+    const { allowed, degraded } = await limiter.check("new");
+    assert.equal(allowed, false);
+    assert.match(degraded, /^redis: READONLY /);
+    const refused = await limiter.check("b");
+    assert.deepEqual([refused.allowed, refused.degraded, refused.remaining], [false, undefined, 0], "a refusal needs no write");
+    await admin.client.replicaof("no", "one");
+    assert.equal((await limiter.check("new")).allowed, true);
+    await limiter.close();
+    for (const stop of [end, admin.end]) stop();
+    await redis.stop();
+  });
+}
+
 test("a client that is not connected: on_error decides, and close ends", async () => {
   const path = join(mkdtempSync(join(tmpdir(), "tidegate-none-")), "none.sock");
   const io = new Redis({ path, lazyConnect: true, retryStrategy: () => null }).on("error", () => {});

@@ -111,6 +111,8 @@ fn npm(tally: &mut Tally) -> Result<()> {
     build::pack()?;
     // a native host shares a limit with the package; with the tests, as in the suite `system`
     tally.watch("build the command", native("build", &["--bins", "--tests"]))?;
+    let calls = ["test", "--package", "tidegate-wasm", "--features", "redis", "--lib"];
+    tally.watch("cargo test, the calls to Redis", cargo(&calls))?;
     tally.watch("tsc --checkJs", command("node_modules/.bin/tsc", &["-p", "crates/wasm/npm"]))?;
     // runs the tests in the workspace's Node and in the machine's Node
     tally.watch("node --test", node("node_modules/.bin/node")?)?;
