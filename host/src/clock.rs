@@ -44,6 +44,12 @@ fn system_time() -> Timestamp {
     Timestamp(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
 }
 
+/// A span in µs.
+#[cfg(feature = "redis")]
+pub(crate) fn micros(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

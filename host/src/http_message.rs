@@ -3,6 +3,8 @@
 use http::header::{AsHeaderName, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
+pub(crate) use crate::random::random;
+
 /// The value of a header as the Worker's runtime shows it: fields of one name are joined, and each byte
 /// becomes a character.
 pub(crate) fn joined(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
@@ -27,9 +29,4 @@ pub(crate) fn response<B>(
         }
     }
     response
-}
-
-/// The number may become the name of a lease, so it must not be guessable.
-pub(crate) fn random() -> Option<u64> {
-    getrandom::u64().ok()
 }

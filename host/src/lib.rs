@@ -1,6 +1,9 @@
-#![cfg_attr(all(feature = "redis", feature = "tower"), doc = include_str!("../README.md"))]
 #![cfg_attr(
-    not(all(feature = "redis", feature = "tower")),
+    all(feature = "client", feature = "redis", feature = "reqwest", feature = "tower"),
+    doc = include_str!("../README.md")
+)]
+#![cfg_attr(
+    not(all(feature = "client", feature = "redis", feature = "reqwest", feature = "tower")),
     doc = "Exact rate limiting in your process or on Redis."
 )]
 //!
@@ -11,9 +14,12 @@
 //!
 //! - [`store`] keeps states in the process or in Redis.
 //! - [`tower`] is a layer for services of tower, such as those of axum.
+//! - [`describe`] describes policies in sentences.
+//! - [`reqwest`](mod@reqwest) is middleware that keeps a client of reqwest within a limit.
 //! - [`serve`] serves the decision API over HTTP.
 //! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
 //! - [`local`] starts a private Redis or workerd, for replays and tests.
+//! - [`client`] asks a store of this process, Redis, or a server over HTTP.
 //! - [`clock`] tells the time.
 //!
 //! # Features
@@ -22,16 +28,27 @@
 //! |---|---|
 //! | `redis` | the store in Redis or Valkey |
 //! | `tower` | the layer for services of tower |
+//! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` |
+//! | `replay` | the subcommands `replay` and `parity`, with `command` and `local` |
+//! | `client` | a client of a store, or of a server over HTTP |
+//! | `reqwest` | the middleware for clients of reqwest |
 //! | `local` | a private Redis or workerd |
-//! | `command`, the default | the command `tidegate` and its HTTP server, with `redis` and `local` |
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
+#[cfg(feature = "command")]
+pub mod describe;
 #[cfg(any(feature = "command", feature = "tower"))]
 mod http_message;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(feature = "command")]
+#[cfg(any(feature = "client", feature = "command", feature = "reqwest", feature = "tower"))]
+mod random;
+#[cfg(feature = "replay")]
 pub mod replay;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 #[cfg(feature = "command")]
 pub mod serve;
 pub mod store;
@@ -43,5 +60,5 @@ pub use store::{Memory, Store, StoreError};
 pub use store::{Redis, RedisClientFiles, RedisOptions, RedisTls};
 pub use tidegate_gate as gate;
 pub use tidegate_gate::{Decision, Operation, Policies, Policy, Resolved, Timestamp, Verdict};
-#[cfg(any(feature = "command", feature = "tower"))]
+#[cfg(any(feature = "client", feature = "command", feature = "tower"))]
 pub use tidegate_http as http;

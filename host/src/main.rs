@@ -22,7 +22,9 @@ Examples:
   tidegate check --policy login --key user:42      decide on one request in a fresh store
   tidegate serve --redis redis://127.0.0.1:6379    serve the decision API with states in Redis
   tidegate replay access.log.gz --policy api       show how a policy would have treated a log
-  tidegate parity access.log.gz --policy api       compare four backends line by line"
+  tidegate parity access.log.gz --policy api       compare four backends line by line
+
+`replay` and `parity` are in a build with the feature `replay`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -33,8 +35,14 @@ struct Arguments {
 enum Command {
     Serve(commands::serve::Arguments),
     Check(commands::check::Arguments),
+    #[cfg(feature = "replay")]
     Replay(commands::replay::Arguments),
+    #[cfg(feature = "replay")]
     Parity(commands::parity::Arguments),
+    #[cfg(not(feature = "replay"))]
+    Replay(commands::without_replays::Arguments),
+    #[cfg(not(feature = "replay"))]
+    Parity(commands::without_replays::Arguments),
 }
 
 #[tokio::main]
@@ -42,15 +50,22 @@ async fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => commands::serve::run(arguments).await,
         Command::Check(arguments) => commands::check::run(arguments).await,
+        #[cfg(feature = "replay")]
         Command::Replay(arguments) => commands::replay::run(arguments).await,
+        #[cfg(feature = "replay")]
         Command::Parity(arguments) => commands::parity::run(arguments).await,
+        #[cfg(not(feature = "replay"))]
+        Command::Replay(_) => commands::without_replays::run("replay"),
+        #[cfg(not(feature = "replay"))]
+        Command::Parity(_) => commands::without_replays::run("parity"),
     };
     result.unwrap_or_else(|error| {
         if error.is::<commands::OutputClosed>() {
             return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
         }
         eprintln!("error: {error:#}");
-        if let Some(interrupted) = error.downcast_ref::<commands::Interrupted>() {
+        #[cfg(feature = "replay")]
+        if let Some(interrupted) = error.downcast_ref::<commands::traces::Interrupted>() {
             return ExitCode::from(interrupted.code);
         }
         ExitCode::from(2)

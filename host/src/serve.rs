@@ -25,6 +25,7 @@ mod durations;
 mod files;
 mod head;
 mod stream;
+mod watched;
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
@@ -43,10 +44,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tidegate_gate::Policies;
+use tidegate_gate::{Policies, Verdict};
 use tidegate_http::{
-    self as http, Access, BodyError, Check, Exchange, Head, Log, LogSecret, MAX_BODY_BYTES,
-    MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
+    self as http, Access, BodyError, Check, Exchange, Head, Limited, Log, LogSecret,
+    MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -149,8 +150,8 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     let Service { policies, files, store, access, bounds, watch } = service;
     let swap = Swap::new((Arc::new(policies), access, store), files);
     let (log, log_secret) = (Mutex::default(), LogSecret::new(watch.log_secret.as_bytes()));
-    let durations = Durations::default();
-    let server = Arc::new(Server { swap, bounds, watch, log, log_secret, durations });
+    let (durations, limited) = (Durations::default(), Mutex::default());
+    let server = Arc::new(Server { swap, bounds, watch, log, log_secret, durations, limited });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -195,7 +196,9 @@ async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        server.swap.in_force().store.sweep(clock::now());
+        let in_force = server.swap.in_force();
+        in_force.store.announce(&in_force.policies);
+        in_force.store.sweep(clock::now());
         server.log().rest().into_iter().for_each(warn);
     }
 }
@@ -253,6 +256,7 @@ struct Server {
     log: Mutex<Log>,
     log_secret: LogSecret,
     durations: Durations,
+    limited: Mutex<Limited>,
 }
 
 impl Server {
@@ -272,7 +276,8 @@ impl Server {
     fn exchange(&self, peer: SocketAddr, parts: &Parts, in_force: &InForce) -> Exchange {
         let InForce { policies, access, tag, .. } = in_force;
         let metrics = &|| self.metrics(in_force);
-        let server = http::Server { policies, access, revision: tag, metrics };
+        let watched = &|what, clear| self.watched(in_force, what, clear);
+        let server = http::Server { policies, access, revision: tag, metrics, watched };
         let head = Head {
             method: parts.method.as_str(),
             path: parts.uri.path(),
@@ -305,6 +310,7 @@ impl Server {
                     let answer = self.swap.handle(call, |error| self.log_error(error)).await;
                     if answer.status == 200 {
                         call.describe(&self.log_secret).into_iter().for_each(audit);
+                        self.limited().keep(&self.swap.in_force().policies);
                     }
                     exchange.changed(answer);
                 }
@@ -333,16 +339,26 @@ impl Server {
         let asked: Vec<_> =
             checks.iter().map(|check| (check.resolved(), check.operation())).collect();
         let answers = in_force.store.operate_all(now, &asked).await;
-        let outcome = |(check, answer): (&Check, Result<_, StoreError>)| {
+        let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
             let outcome = match answer {
-                Ok(verdict) => Outcome::Decided(verdict),
+                Ok(verdict) => {
+                    if verdict.degraded {
+                        let cause = in_force.store.outage();
+                        let cause = cause.map_or_else(String::new, |error| error.without_key());
+                        let told = format!("decided by this host's share of the limits: {cause}");
+                        self.log_error(&self.log_secret.describe(check.resolved(), &told));
+                    }
+                    Outcome::Decided(verdict)
+                }
                 Err(error) => {
                     let cause = StoreError::without_key(&error);
                     self.log_error(&self.log_secret.describe(check.resolved(), &cause));
                     Outcome::Unavailable(StoreError::summary(&error).to_owned())
                 }
             };
-            in_force.metrics.count(check, &outcome);
+            if in_force.metrics.count(check, &outcome) {
+                self.limited().count(check, &outcome, now);
+            }
             outcome
         };
         checks.iter().zip(answers).map(outcome).collect()
@@ -350,6 +366,12 @@ impl Server {
 
     fn metrics(&self, InForce { metrics, store, tag, .. }: &InForce) -> String {
         let mut text = metrics.text(tag.version, &store.local_answers());
+        if let Some(hosts) = store.hosts() {
+            let help = "Hosts last seen on the store, among which limits are divided in an outage";
+            text += &format!(
+                "# HELP tidegate_hosts {help}.\n# TYPE tidegate_hosts gauge\ntidegate_hosts {hosts}\n"
+            );
+        }
         self.durations.write(&mut text);
         text
     }

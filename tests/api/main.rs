@@ -2,6 +2,7 @@
 //! the built Worker in workerd.
 
 mod browser;
+mod client;
 mod costs;
 mod faults;
 mod gateway;
@@ -16,6 +17,7 @@ mod model;
 mod modes;
 mod object;
 mod origins;
+mod outage;
 mod patience;
 mod policies;
 mod repeated;
@@ -117,6 +119,7 @@ on_every_server!(
     surface:
         grants_until_the_limit_and_says_when,
         a_gate_answers_204_or_429,
+        a_refused_key_is_in_the_list_of_its_limit,
         a_repeated_header_is_no_key_and_no_cost,
         a_gate_joins_the_sources_of_a_key,
         a_gate_finds_the_client_behind_a_trusted_proxy,
@@ -130,6 +133,11 @@ on_every_server!(
         a_long_text_is_shortened_in_answers,
         concurrent_requests_share_one_limit,
         the_time_of_a_caller_is_ignored;
+    client:
+        a_client_asks_for_decisions,
+        a_client_reserves_and_commits_once,
+        a_client_holds_leases,
+        a_client_says_what_is_wrong_with_a_call;
     leases:
         leases_are_acquired_renewed_and_released,
         a_lease_is_named_by_any_text,

@@ -1,7 +1,7 @@
 //! The same requests on every server: the same status, the same headers, the same bytes. The order of headers with
 //! different names means nothing (RFC 9110 §5.3), and a Worker's runtime has an order of its own.
 
-use tidegate_tests::{Reply, Served, memory, redis, worker, worker_options};
+use tidegate_tests::{Reply, Served, a_cluster, cluster, memory, redis, worker, worker_options};
 
 use crate::POLICIES;
 
@@ -67,7 +67,13 @@ const NEXT: &str =
 
 #[test]
 fn every_server_answers_with_the_same_bytes() {
-    let servers = [memory(POLICIES), redis(POLICIES), worker(worker_options(POLICIES))];
+    let nodes = a_cluster();
+    let servers = [
+        memory(POLICIES),
+        redis(POLICIES),
+        cluster(POLICIES, &nodes),
+        worker(worker_options(POLICIES)),
+    ];
     let [first, rest @ ..] = &servers;
     for request in REQUESTS {
         let expected = answer(first, request);

@@ -1,6 +1,6 @@
 //! Behaviour that every server must have.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_tests::{Api, Served};
 
 const SECOND: u64 = 1_000_000;
@@ -35,6 +35,37 @@ pub fn grants_until_the_limit_and_says_when(served: &Served) {
         true,
         "a cheaper request passes"
     );
+}
+
+pub fn a_refused_key_is_in_the_list_of_its_limit(served: &Served) {
+    for _ in 0..4 {
+        served.api.check("tree", "refused/often", 2, None);
+    }
+    let of_tree = |target: &str| {
+        let answer = served.api.get(target, &[]);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let lists = answer.get("top");
+        let lists = lists.as_array().unwrap().iter();
+        let lists = lists.filter(|list| list["policy"] == "tree");
+        let keys = |list: &Value| {
+            let keys = list["hours"][0]["keys"].as_array().unwrap().clone();
+            keys.into_iter().map(|key| (list["limit"].clone(), key)).collect::<Vec<_>>()
+        };
+        lists.flat_map(keys).collect::<Vec<_>>()
+    };
+    let top = of_tree("/v1/top?keys=clear");
+    for (limit, key) in [("organisation", "refused"), ("user", "refused/often")] {
+        let said = json!({ "key": key, "count": 3, "error": 0 });
+        assert!(top.contains(&(json!(limit), said)), "{top:?}");
+    }
+    let hashed = of_tree("/v1/status");
+    assert!(hashed.len() >= 2 && hashed.iter().all(|(_, key)| key["key"].is_null()), "{hashed:?}");
+    let status = served.api.get("/v1/status", &[]);
+    assert_eq!(status.get("store")["answers"], true);
+    let policies = status.get("policies");
+    let mut policies = policies.as_array().unwrap().iter();
+    let tree = policies.find(|policy| policy["name"] == "tree").unwrap();
+    assert!(tree["decisions"]["refused"].as_u64().unwrap() >= 3, "{tree}");
 }
 
 pub fn a_gate_answers_204_or_429(served: &Served) {

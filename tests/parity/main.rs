@@ -59,6 +59,34 @@ fn all_backends_agree_on_a_generated_trace_that_hits_every_edge() {
 }
 
 #[test]
+fn a_cluster_agrees_with_memory_on_a_generated_trace() {
+    let policies = Policies::parse(POLICIES).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.jsonl");
+    fs::write(&trace, generate(&policies, 20_000, 2)).unwrap();
+    let cluster = tidegate_tests::a_cluster();
+    let url = cluster.url();
+    let decisions = |file: &str, backend: &[&str]| {
+        let file = folder.path().join(file);
+        let mut replay = Command::new(tidegate_tests::command());
+        replay
+            .arg("replay")
+            .arg(&trace)
+            .arg("--policies")
+            .arg(tidegate_tests::file("parity/policies.toml"));
+        let output = replay.arg("--decisions").arg(&file).args(backend).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::read_to_string(file).unwrap()
+    };
+    let in_memory = decisions("memory", &["--backend", "memory"]);
+    let on_the_cluster = decisions("cluster", &["--backend", "redis", "--redis", &url]);
+    assert_eq!(in_memory.lines().count(), 20_000);
+    let differs = in_memory.lines().zip(on_the_cluster.lines()).find(|(one, other)| one != other);
+    assert_eq!(differs, None);
+    assert_eq!(in_memory.len(), on_the_cluster.len());
+}
+
+#[test]
 fn rules_that_count_by_the_same_part_of_a_key_count_apart() {
     let text = fs::read_to_string(file("parity/rules.toml")).unwrap();
     let policies = Policies::parse(&text).unwrap();

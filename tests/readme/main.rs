@@ -73,7 +73,7 @@ fn the_files_of_docs_llm_are_valid() {
 
 #[test]
 fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
-    assert_eq!(run_blocks("docs/policies.md"), 12);
+    assert_eq!(run_blocks("docs/policies.md"), 13);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
     assert_eq!(rows.len(), 32);
@@ -165,7 +165,8 @@ fn every_command_and_option_exists() {
     for document in DOCUMENTS {
         let text = read(document);
         used += commands_exist(document, &text, &["cargo xtask "], &xtask);
-        used += commands_exist(document, &text, &["-p tidegate -- ", "`tidegate "], &tidegate);
+        let prefixes = ["-p tidegate -- ", "-p tidegate --features replay -- ", "`tidegate "];
+        used += commands_exist(document, &text, &prefixes, &tidegate);
     }
     assert!(used > 20, "{used}");
 }
@@ -243,6 +244,8 @@ impl Folder {
         let tidegate = command().display().to_string();
         let script = script
             .replace("cargo run -p tidegate-tests --bin trace", env!("CARGO_BIN_EXE_trace"))
+            .replace("cargo run -q -p tidegate --features replay --", &tidegate)
+            .replace("cargo run -p tidegate --features replay --", &tidegate)
             .replace("cargo run -q -p tidegate --", &tidegate)
             .replace("cargo run -p tidegate --", &tidegate)
             .replace("http://127.0.0.1:8080", &server.url);

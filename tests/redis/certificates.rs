@@ -57,6 +57,16 @@ impl Authority {
 
     /// A Redis with this certificate, and its URL. `None` if the program has no TLS.
     pub fn redis(&self, own: &RedisClientFiles, demand: Demand) -> Option<(RedisServer, String)> {
+        self.redis_with(own, demand, &[])
+    }
+
+    /// The same with more options.
+    pub fn redis_with(
+        &self,
+        own: &RedisClientFiles,
+        demand: Demand,
+        more: &[&str],
+    ) -> Option<(RedisServer, String)> {
         if !*HAS_TLS {
             eprintln!("skipped: this server is built without TLS");
             return None;
@@ -69,8 +79,8 @@ impl Authority {
         };
         let start = || {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let port = free.to_string();
-            let server = RedisServer::start_with([
+            let port = (free - 10_000).to_string(); // a node of a Cluster also needs the free one
+            let own = [
                 "--bind",
                 "127.0.0.1",
                 "--tls-port",
@@ -83,7 +93,8 @@ impl Authority {
                 &ca,
                 "--tls-auth-clients",
                 clients,
-            ]);
+            ];
+            let server = RedisServer::start_with([&own[..], more].concat());
             server.map(|server| (server, format!("rediss://127.0.0.1:{port}")))
         };
         // another process may have taken a port in the meantime

@@ -10,10 +10,13 @@ mod hosts;
 mod kept;
 mod layer;
 mod linear;
+mod load;
 mod nodes;
+mod outage;
 mod proxy;
 mod queue;
 mod refusals;
+mod sentinel;
 mod tls;
 mod users;
 

@@ -12,13 +12,13 @@ use super::proxy::Proxy;
 use super::{NOW, ask, bucket, on, within};
 
 /// The rules of the user `tidegate` in docs/operations.md, with the password `secret`.
-fn documented() -> Vec<String> {
+pub fn documented() -> Vec<String> {
     let page = fs::read_to_string(file("../docs/operations.md")).unwrap();
     let line = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER tidegate ")).unwrap();
     line.split(' ').map(|rule| rule.replace(">PASSWORD", ">secret")).collect()
 }
 
-async fn set_user(server: &RedisServer, rules: &[String]) {
+pub async fn set_user(server: &RedisServer, rules: &[String]) {
     let rules = rules.iter().map(String::as_bytes);
     let command: Vec<&[u8]> =
         [&b"ACL"[..], b"SETUSER", b"tidegate", b"reset"].into_iter().chain(rules).collect();
@@ -128,4 +128,47 @@ fn on_error_decides_while_the_password_is_wrong_and_redis_decides_when_it_is_rig
     assert!(!host.log().contains("secret"), "{}", host.log());
     runtime.block_on(set_user(&server, &documented()));
     host.decides_soon();
+}
+
+/// The rights that docs/operations.md names for a policy with `on_error = "local"`.
+fn documented_for_local() -> Vec<String> {
+    let page = fs::read_to_string(file("../docs/operations.md")).unwrap();
+    let told = page.split_once("A policy with `on_error = \"local\"` also needs `").unwrap().1;
+    told.split('`').next().unwrap().split(' ').map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_host_announces_itself_with_the_documented_rights_and_not_without_one() {
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(&server, Duration::ZERO);
+    let (rights, url) = (documented_for_local(), as_user(&proxy, "secret"));
+    let announced = || {
+        let store = Redis::new(&url, within(Duration::from_secs(10))).unwrap();
+        store.announce();
+        store
+    };
+    let began = Instant::now();
+    let pause = async || {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        tokio::task::yield_now().await;
+    };
+    set_user(&server, &[documented(), rights.clone()].concat()).await;
+    let store = announced();
+    while store.hosts() != Some(1) {
+        pause().await;
+    }
+    for right in &rights {
+        let others = rights.iter().filter(|other| *other != right).cloned().collect();
+        set_user(&server, &[documented(), others].concat()).await;
+        let _: () = ask(&server, &[b"ACL", b"LOG", b"RESET"]).await;
+        let store = announced();
+        let refused = right.trim_start_matches('+');
+        while !format!("{:?}", ask::<redis::Value>(&server, &[b"ACL", b"LOG"]).await)
+            .contains(refused)
+        {
+            pause().await;
+        }
+        assert_eq!(store.hosts(), None, "{right}");
+    }
+    assert_eq!(rights.len(), 5);
 }

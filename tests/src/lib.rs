@@ -9,8 +9,8 @@ pub mod vectors;
 pub use api::{Api, Reply};
 pub use document::{Block, blocks, rows};
 pub use served::{
-    Served, TOKEN, bounded_memory, kept_memory, memory, redis, watched_memory, worker,
-    worker_options,
+    Served, TOKEN, a_cluster, bounded_memory, cluster, kept_memory, memory, redis, watched_memory,
+    worker, worker_options,
 };
 pub use trace::generate;
 

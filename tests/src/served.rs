@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::gate::Policies;
 use tidegate::http::{Access, Tokens};
-use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
+use tidegate::local::{RedisCluster, RedisServer, Workerd, WorkerdOptions};
 use tidegate::serve::{Bounds, Files, Service, Watch, serve};
 use tidegate::store::{self, RedisOptions, Store};
 use tokio::net::TcpListener;
@@ -99,14 +99,33 @@ pub fn bounded_memory(policies: &str, bounds: Bounds) -> Served {
 /// The host with states in a private Redis. Its deadline is long enough for a slow machine.
 pub fn redis(policies: &str) -> Served {
     let server = RedisServer::start().expect("a Redis");
+    let served = host_on(server.url(), policies);
+    Served { redis: Some(server), ..served }
+}
+
+/// A private Redis Cluster of three masters, on which many hosts can be tried: it takes seconds to start.
+pub fn a_cluster() -> RedisCluster {
+    RedisCluster::start(3, false, Duration::from_secs(5)).expect("a Redis Cluster")
+}
+
+/// The host with states in this Cluster, which has none at first.
+pub fn cluster(policies: &str, cluster: &RedisCluster) -> Served {
+    for node in cluster.nodes() {
+        let client = redis::Client::open(node.url()).expect("its address");
+        let mut connection = client.get_connection().expect("a node that answers");
+        redis::cmd("FLUSHALL").exec(&mut connection).expect("no states");
+    }
+    host_on(&cluster.url(), policies)
+}
+
+fn host_on(url: &str, policies: &str) -> Served {
     let options = RedisOptions {
         deadline: Duration::from_secs(10),
         clock: Some(tidegate::clock::now),
         ..RedisOptions::default()
     };
-    let store = store::Redis::new(server.url(), options).expect("its address");
-    let served = host(policies, |_| Store::Redis(Arc::new(store)), Bounds::default());
-    Served { redis: Some(server), ..served }
+    let store = store::Redis::new(url, options).expect("its address");
+    host(policies, |_| Store::Redis(Arc::new(store)), Bounds::default())
 }
 
 /// The built Worker.
@@ -137,6 +156,16 @@ macro_rules! on_every_server {
         }
         mod on_redis {
             $($(#[test] fn $test() { super::$module::$test(&$crate::redis($policies)); })*)*
+        }
+        mod on_a_cluster {
+            #[test]
+            fn each_of_them() {
+                let cluster = $crate::a_cluster();
+                $($(
+                    println!("{}", stringify!($test));
+                    super::$module::$test(&$crate::cluster($policies, &cluster));
+                )*)*
+            }
         }
         mod on_the_worker {
             $($(#[test] fn $test() {

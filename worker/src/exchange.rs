@@ -1,9 +1,12 @@
 //! One HTTP request: the machine of `tidegate_http`, fed with what JavaScript brings.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use tidegate_gate::Timestamp;
-use tidegate_http::{Access, BodyError, Exchange, Head, Metrics, Server};
+use tidegate_http::{
+    Access, BodyError, Exchange, Head, KeysAs, Limited, LogSecret, Metrics, Server, Status, Watched,
+};
 use tidegate_tier::cache::Counts;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -19,6 +22,8 @@ pub(crate) struct InForce {
     pub(crate) access: Access,
     pub(crate) metrics: Metrics,
     pub(crate) answers: Rc<Counts>,
+    /// What this isolate has refused.
+    pub(crate) limited: Rc<RefCell<Limited>>,
     pub(crate) telemetry: Telemetry,
 }
 
@@ -34,15 +39,17 @@ pub(crate) struct Telemetry {
 impl InForce {
     pub(crate) fn new(revision: Rc<Revision>, access: Access, telemetry: Telemetry) -> Rc<Self> {
         let metrics = Metrics::new(&revision.policies, None);
-        Rc::new(Self { revision, access, metrics, answers: Rc::default(), telemetry })
+        let (answers, limited) = (Rc::default(), Rc::default());
+        Rc::new(Self { revision, access, metrics, answers, limited, telemetry })
     }
 
     /// The same with another revision. What was counted goes on.
     pub(crate) fn with(&self, revision: Rc<Revision>) -> Rc<Self> {
         let access = self.access.under(&revision.policies);
         let metrics = Metrics::new(&revision.policies, Some(&self.metrics));
-        let (answers, telemetry) = (Rc::clone(&self.answers), self.telemetry);
-        Rc::new(Self { revision, access, metrics, answers, telemetry })
+        self.limited.borrow_mut().keep(&revision.policies);
+        let (answers, limited) = (Rc::clone(&self.answers), Rc::clone(&self.limited));
+        Rc::new(Self { revision, access, metrics, answers, limited, telemetry: self.telemetry })
     }
 
     /// Says what each request needs.
@@ -110,11 +117,25 @@ pub(crate) struct OwnRequest {
 
 impl InForce {
     /// Begins with a request.
-    pub(crate) fn begin(&self, request: OwnRequest) -> Exchange {
+    pub(crate) fn begin(&self, request: OwnRequest, log_secret: &LogSecret) -> Exchange {
         let OwnRequest { request, country, now, body } = request;
         let Revision { policies, tag, .. } = &*self.revision;
         let metrics = &|| self.metrics.text(tag.version, &self.answers.all());
-        let server = Server { policies, access: &self.access, revision: tag, metrics };
+        let watched = &|what, clear| {
+            let keys = if clear { KeysAs::Clear } else { KeysAs::Hashes(log_secret) };
+            let mut limited = self.limited.borrow_mut();
+            match what {
+                Watched::Top => limited.top(now, keys),
+                Watched::Status => {
+                    let (metrics, local) = (&self.metrics, &self.answers.all());
+                    // the words would be too large for the bundle
+                    let (store, words) = ("object", None);
+                    let status = Status { policies, revision: tag, metrics, store, local, words };
+                    limited.status(now, &status, keys)
+                }
+            }
+        };
+        let server = Server { policies, access: &self.access, revision: tag, metrics, watched };
         let (method, url) = (request.method(), request.url());
         let (authority, path, query) = parts(&url);
         let head = Head {

@@ -10,8 +10,8 @@ use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
     Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
 };
-use tidegate_tier::cache;
 use tidegate_tier::wire::{Failure, NodeOptions, Outgoing, Question};
+use tidegate_tier::{cache, outage};
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
@@ -20,7 +20,7 @@ use crate::clock::{Clock, timestamp};
 use crate::exchange::{InForce, Needs, OwnRequest};
 use crate::keys::STORAGE_FAILED;
 use crate::log::log_error;
-use crate::memory::{MOST_KEYS, MOST_WAITING};
+use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
 use crate::step::NextStep;
 use crate::watch::Watch;
@@ -125,6 +125,7 @@ impl Node {
             deadline: LONGEST_QUESTION,
             ..NodeOptions::default()
         };
+        let outage = outage::Options { most_bytes: SHARES, most_commits: MOST_COMMITS };
         let watch = Watch::new(revision.tag.clone(), policies_delay);
         let in_force = InForce::new(revision, access, telemetry);
         in_force.say(&needs);
@@ -135,7 +136,7 @@ impl Node {
                 log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
             trusts_caller_time,
-            asks: tidegate_tier::Node::new(cache, outbox),
+            asks: tidegate_tier::Node::new(cache, outbox, outage),
             exchanges: BTreeMap::new(),
             next: 0,
             needs,
@@ -149,7 +150,7 @@ impl Node {
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
         let running = Running {
-            exchange: self.in_force.begin(request),
+            exchange: self.in_force.begin(request, &self.log_secret),
             in_force: Rc::clone(&self.in_force),
             began: at,
             outcomes: Vec::new(),
@@ -229,7 +230,7 @@ impl Node {
             if running.missing > 0 {
                 return;
             }
-            running.decided();
+            running.decided(now);
         }
     }
 
@@ -277,12 +278,15 @@ impl Node {
 
     /// Takes the answers that have come. `cause` is the error of a call that failed, for the log.
     pub(crate) fn settle(&mut self, cause: &JsValue) {
-        while let Some(answer) = self.asks.poll_answer() {
+        let (now, _) = self.clock.last();
+        while let Some(answer) = self.asks.poll_answer(now) {
+            let shared = self.asks.share(&answer, now);
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(failure) => {
                     log_error(&self.log_secret.describe(&answer.asked.resolved, &failure), cause);
-                    Outcome::Unavailable(format!("durable object: {failure}"))
+                    let unavailable = || Outcome::Unavailable(format!("durable object: {failure}"));
+                    shared.map_or_else(unavailable, Outcome::Decided)
                 }
             };
             if let Some(token) = answer.asked.token {
@@ -310,10 +314,10 @@ impl Node {
         if running.missing > 0 {
             return;
         }
-        running.decided();
+        let (now, at) = self.clock.last();
+        running.decided(now);
         running.wake(); // also to send what the next policy is asked
         if running.end.is_none() {
-            let (now, at) = self.clock.last();
             self.decide(id, now, at);
         }
     }
@@ -321,12 +325,14 @@ impl Node {
 
 impl Running {
     /// Goes on once all checks that were being decided have outcomes, to the end or to the checks of the next policy.
-    fn decided(&mut self) {
+    fn decided(&mut self, now: Timestamp) {
         let Self { in_force, exchange, outcomes, asked, answered, events, .. } = self;
         let outcomes: Vec<Outcome> = outcomes.drain(..).flatten().collect();
         if let Step::Decide(checks) = exchange.step() {
             for (check, outcome) in checks.iter().zip(&outcomes) {
-                in_force.metrics.count(check, outcome);
+                if in_force.metrics.count(check, outcome) {
+                    in_force.limited.borrow_mut().count(check, outcome, now);
+                }
                 if in_force.telemetry.events
                     && let Some(counted) = Counted::of(check, outcome)
                 {

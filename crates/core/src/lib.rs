@@ -25,6 +25,8 @@
 //! | [`lease::budget`] | in any span of length L, all holders together spend at most what the parent can grant in L + T | 24 bytes, and 68 to 72 for each holder |
 //! | [`shed::fleet`] | low priority never holds more than capacity − reserve | as concurrency |
 //!
+//! [`top`] counts which keys are refused most: no limiter, but exact integers too.
+//!
 //! # The clock
 //!
 //! All limiters follow one rule ([`Timestamp::taken_after`]). A decision at a time before the
@@ -69,6 +71,7 @@ pub mod bucket;
 pub mod hold;
 pub mod lease;
 pub mod shed;
+pub mod top;
 pub mod window;
 
 pub use decision::{Answer, CostExceedsCapacity, Decision, InvalidState};

@@ -68,6 +68,7 @@ pub use tidegate_core::shed::reporter;
 pub use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::utilization::Class;
 pub use tidegate_core::shed::{Draw, Probability, Share};
+pub use tidegate_core::top;
 pub use tidegate_core::window::log::{Denied, Window};
 pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter,

@@ -5,6 +5,7 @@ pub(crate) mod headers;
 pub(crate) mod json;
 pub(crate) mod page;
 pub(crate) mod problem;
+pub(crate) mod status;
 
 use alloc::borrow::Cow;
 use alloc::string::String;

@@ -18,7 +18,7 @@ use crate::key::{self, FoundKey};
 use crate::plan::Keyless;
 use crate::response::Response;
 use crate::served::Served;
-use crate::state::{Server, State, Unread};
+use crate::state::{Server, State, Unread, Watched};
 use call::{Call, find};
 use idempotency::IdempotencyKey;
 use policies::{PolicyCall, UnreadChange};
@@ -32,7 +32,7 @@ pub(crate) fn begin(
     head: &Head<'_>,
     random: Chance<'_>,
 ) -> Result<State, Response> {
-    let Server { policies, access, .. } = *server;
+    let Server { policies, access, watched, .. } = *server;
     let route = Route::of(head.path).ok_or_else(|| {
         let found = Quoted(head.path);
         let detail = alloc::format!("expected a path such as /v1/check, found {found}");
@@ -56,6 +56,13 @@ pub(crate) fn begin(
     match route {
         Route::Health => answered(answer_json(200, "{\"status\":\"ok\"}".to_string())),
         Route::Metrics => answered(answer_text(METRICS_TYPE, (server.metrics)())),
+        Route::Watched(what) => {
+            let clear = query::are_keys_clear(head)?;
+            if clear {
+                access.check(Scope::Administration, head.header)?;
+            }
+            answered(answer_json(200, watched(what, clear)))
+        }
         Route::Gate => gate(policies, head, random),
         Route::Post(call) => with_body(call),
         Route::Reservation(id, call) => with_body(call(decoded("id", id)?)),
@@ -109,6 +116,7 @@ fn answered(response: Response) -> Result<State, Response> {
 enum Route<'a> {
     Health,
     Metrics,
+    Watched(Watched),
     Gate,
     /// A call with a body.
     Post(Call),
@@ -140,6 +148,8 @@ impl<'a> Route<'a> {
         Some(match path {
             "/healthz" => Self::Health,
             "/metrics" => Self::Metrics,
+            "/v1/top" => Self::Watched(Watched::Top),
+            "/v1/status" => Self::Watched(Watched::Status),
             "/v1/gate" => Self::Gate,
             "/v1/check" => Self::Post(Call::Check),
             "/v1/leases" => Self::Post(Call::Acquire),
@@ -188,7 +198,7 @@ impl<'a> Route<'a> {
 
     fn methods(&self) -> &'static [&'static str] {
         match *self {
-            Self::Health | Self::Metrics | Self::Gate => &["GET", "HEAD"],
+            Self::Health | Self::Metrics | Self::Watched(_) | Self::Gate => &["GET", "HEAD"],
             Self::Policies(PolicyRoute::InForce) => &["GET", "HEAD", "PUT"],
             Self::Policies(PolicyRoute::History | PolicyRoute::File | PolicyRoute::Overrides) => {
                 &["GET", "HEAD"]

@@ -84,6 +84,13 @@ impl Exchange {
         Self::begun(planned.map(State::from))
     }
 
+    /// Begins with a request on which several policies decide, all or nothing, whose keys are known: for middleware. Only the last
+    /// one may have [payers](tidegate_gate::Limits::have_payers), because units that a payer has granted cannot come back.
+    #[must_use]
+    pub fn of_keys(asked: &[(&Arc<Policy>, Keyed<'_>)], random: Chance<'_>) -> Self {
+        Self::begun(Keyless::plan_of_all(asked, random).map(State::from))
+    }
+
     fn begun(state: Result<State, Response>) -> Self {
         Self { state: state.into(), words: identity, fields: Vec::new() }
     }

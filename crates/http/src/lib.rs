@@ -23,7 +23,7 @@
 //! "#).unwrap());
 //! let mut table = Table::new(1 << 20, KeyHasher::new(1)); // the store of this server
 //! let (access, revision) = (Access::OPEN, RevisionTag::default());
-//! let server = Server { policies: &policies, access: &access, revision: &revision, metrics: &String::new };
+//! let server = Server { policies: &policies, access: &access, revision: &revision, metrics: &String::new, watched: &|_, _| String::new() };
 //! let mut random = || Some(4); // a real server draws a random number
 //!
 //! let mut answer = |method, path, body: &str| {
@@ -63,7 +63,7 @@
 //! - `meter`: the cost of a request, read from its answer.
 //! - `key`: where requests have their keys. `access`: who may use the API.
 //! - `answer`: JSON, header fields, problems, the page for browsers.
-//! - `metrics`, `log`: what a server says about itself.
+//! - `metrics`, `limited`, `log`: what a server says about itself.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -83,6 +83,7 @@ mod exchange;
 mod gateway;
 mod head;
 mod key;
+mod limited;
 mod log;
 mod meter;
 mod metrics;
@@ -100,6 +101,7 @@ pub use answer::problem::{
     internal_error, invalid_policies, invalid_request, misconfigured, problem_type,
     unknown_transfer_coding, without_revisions,
 };
+pub use answer::status::Status;
 pub use answer::{Outcome, operation_json};
 pub use api::call::MAX_CHECKS;
 pub use api::policies::{Change, Changed, InvalidRevisions, PolicyCall, RevisionTag, Revisions};
@@ -108,10 +110,11 @@ pub use gateway::upstream_failed;
 pub use head::{BodyError, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys};
 pub use key::token::Verify;
 pub use key::{key_headers, key_of};
+pub use limited::{KeysAs, Limited};
 pub use log::{Log, LogSecret};
 pub use meter::{AnswerEnd, Meter};
 pub use metrics::{Counted, Metrics};
 pub use plan::{Check, Keyed};
 pub use response::Response;
 pub use served::{Lease, Pass, Reservation, Served};
-pub use state::Server;
+pub use state::{Server, Watched};

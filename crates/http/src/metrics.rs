@@ -4,9 +4,9 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidegate_gate::{Effect, Operation, Policies};
+use tidegate_gate::{Effect, OnError, Operation, Policies};
 
 use crate::answer::Outcome;
 use crate::plan::Check;
@@ -14,8 +14,18 @@ use crate::plan::Check;
 /// The outcomes of a check, in the order of their counters.
 const OUTCOMES: [&str; 4] = ["allowed", "refused", "shadow_refused", "error"];
 
-/// The counter of the checks that were warned of.
-const WARNED: usize = OUTCOMES.len();
+/// The answers of `on_error`, in the order of their counters.
+const ON_ERROR: [&str; 4] = ["open", "closed", "local_allowed", "local_refused"];
+
+/// The counters of a policy.
+#[derive(Debug, Default)]
+struct Counters {
+    outcomes: [AtomicU64; OUTCOMES.len()],
+    /// The checks that were warned of.
+    warned: AtomicU64,
+    /// The checks that the store did not decide.
+    on_error: [AtomicU64; ON_ERROR.len()],
+}
 
 /// Counters for the decisions of a server. Only names of policies become labels, so their number is bounded.
 ///
@@ -31,13 +41,13 @@ const WARNED: usize = OUTCOMES.len();
 /// ```
 #[derive(Debug)]
 pub struct Metrics {
-    /// By the names of the policies, sorted: a counter for each outcome, and one for warnings.
-    policies: Vec<(String, Arc<Counters<5>>)>,
+    /// By the names of the policies, sorted.
+    policies: Vec<(String, Arc<Counters>)>,
     /// Stored policies that could not be used.
-    ignored: Arc<Counters<1>>,
+    ignored: Arc<AtomicU64>,
+    /// Whether the store did not answer last.
+    failing: Arc<AtomicBool>,
 }
-
-type Counters<const N: usize> = [AtomicU64; N];
 
 /// A check as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +89,20 @@ fn counted(check: &Check, outcome: &Outcome) -> Option<(usize, u64)> {
     (request.cost > 0).then_some((place, request.cost))
 }
 
+/// The place of the answer of `on_error`; `None` if the store has decided.
+fn by_on_error(check: &Check, outcome: &Outcome) -> Option<usize> {
+    match outcome {
+        Outcome::Unavailable(_) => {
+            let policy = check.resolved().policy();
+            Some(if policy.on_error() == OnError::Open || policy.is_shadow() { 0 } else { 1 })
+        }
+        Outcome::Decided(verdict) if verdict.degraded => {
+            Some(if verdict.decision.is_allowed() { 2 } else { 3 })
+        }
+        Outcome::Decided(_) => None,
+    }
+}
+
 fn warned(check: &Check, outcome: &Outcome) -> bool {
     let Outcome::Decided(verdict) = outcome else { return false };
     check.resolved().limits().is_some_and(|limits| limits.softness(verdict).warns())
@@ -96,27 +120,51 @@ impl Metrics {
         Self {
             policies: policies.map(|name| (name.to_string(), counters(name))).collect(),
             ignored: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.ignored)),
+            failing: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.failing)),
         }
     }
 
-    fn of(&self, name: &str) -> Option<&Arc<Counters<5>>> {
+    fn of(&self, name: &str) -> Option<&Arc<Counters>> {
         let place = self.policies.binary_search_by(|(own, _)| own.as_str().cmp(name));
         place.ok().and_then(|place| self.policies.get(place)).map(|(_, counters)| counters)
     }
 
-    /// Counts a check.
-    pub fn count(&self, check: &Check, outcome: &Outcome) {
-        let Some((place, _)) = counted(check, outcome) else { return };
-        let counters = self.of(check.resolved().policy().name());
-        add(counters.and_then(|counters| counters.get(place)));
-        if warned(check, outcome) {
-            add(counters.and_then(|counters| counters.get(WARNED)));
+    /// Counts a check. Returns whether [`Limited`](crate::Limited) counts it too, because it did not just pass.
+    pub fn count(&self, check: &Check, outcome: &Outcome) -> bool {
+        let failing = match outcome {
+            Outcome::Unavailable(_) => true,
+            Outcome::Decided(verdict) => verdict.degraded,
+        };
+        if self.failing.load(Ordering::Relaxed) != failing {
+            self.failing.store(failing, Ordering::Relaxed); // rarely, because all threads read it
         }
+        let Some((place, _)) = counted(check, outcome) else { return failing };
+        if let Some(counters) = self.of(check.resolved().policy().name()) {
+            add(counters.outcomes.get(place));
+            if warned(check, outcome) {
+                add(Some(&counters.warned));
+            }
+            add(by_on_error(check, outcome).and_then(|place| counters.on_error.get(place)));
+        }
+        place > 0 || failing
+    }
+
+    /// Whether the store answered last.
+    pub(crate) fn store_answers(&self) -> bool {
+        !self.failing.load(Ordering::Relaxed)
+    }
+
+    /// The checks of a policy by outcome, and those that were warned of.
+    pub(crate) fn outcomes(&self, policy: &str) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = OUTCOMES.into_iter().chain(["warned"]);
+        let counters = self.of(policy).into_iter();
+        let counters = counters.flat_map(|all| all.outcomes.iter().chain([&all.warned]));
+        names.zip(counters.map(|counter| counter.load(Ordering::Relaxed)))
     }
 
     /// Counts stored policies that could not be used.
     pub fn count_ignored(&self) {
-        add(self.ignored.first());
+        add(Some(&self.ignored));
     }
 
     /// The counters in the text format of Prometheus. `version` is the revision of the policies in force, and `local` has the
@@ -128,14 +176,19 @@ impl Metrics {
         head(&mut text, "decisions_total", help, "counter");
         for (name, counters) in &self.policies {
             let labels = alloc::format!("policy=\"{name}\",outcome");
-            let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
-            each(&mut text, "decisions_total", &labels, OUTCOMES.into_iter().zip(counts));
+            counted_each(&mut text, "decisions_total", &labels, (&OUTCOMES, &counters.outcomes));
         }
         let help = "Checks that found a limit used as far as its warn_at";
         head(&mut text, "warnings_total", help, "counter");
         for (name, counters) in &self.policies {
-            let count = counters.get(WARNED).map_or(0, |counter| counter.load(Ordering::Relaxed));
+            let count = counters.warned.load(Ordering::Relaxed);
             let _ = writeln!(text, "tidegate_warnings_total{{policy=\"{name}\"}} {count}");
+        }
+        let help = "Checks that the store did not decide, by the answer of the policy's on_error";
+        head(&mut text, "on_error_total", help, "counter");
+        for (name, counters) in &self.policies {
+            let labels = alloc::format!("policy=\"{name}\",answer");
+            counted_each(&mut text, "on_error_total", &labels, (&ON_ERROR, &counters.on_error));
         }
         head(&mut text, "local_answers_total", "Answers without asking the store", "counter");
         each(&mut text, "local_answers_total", "kind", local.iter().copied());
@@ -143,7 +196,7 @@ impl Metrics {
         let _ = writeln!(text, "tidegate_policies_version {version}");
         let help = "Stored policies that could not be used, so that earlier ones stayed in force";
         head(&mut text, "policies_ignored_total", help, "counter");
-        let ignored = self.ignored.first().map_or(0, |ignored| ignored.load(Ordering::Relaxed));
+        let ignored = self.ignored.load(Ordering::Relaxed);
         let _ = writeln!(text, "tidegate_policies_ignored_total {ignored}");
         text
     }
@@ -157,6 +210,16 @@ fn add(counter: Option<&AtomicU64>) {
 
 fn head(text: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(text, "# HELP tidegate_{name} {help}.\n# TYPE tidegate_{name} {kind}");
+}
+
+fn counted_each(
+    text: &mut String,
+    name: &str,
+    labels: &str,
+    (values, counters): (&[&str], &[AtomicU64]),
+) {
+    let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
+    each(text, name, labels, values.iter().copied().zip(counts));
 }
 
 /// Names of policies need no escaping: they consist of letters, digits, `_`, `-` and `.`.

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_gate::{
-    Ask, Asked, Bounded, Chance, CheckForm, Draw, Effect, Kind, Metering, Operation, Policy,
+    Ask, Asked, Bounded, Chance, CheckForm, Draw, Effect, Kind, Metering, Operation, Policy, Ppm,
     ReserveForm, Resolved, Route, RoutePolicy, Timestamp,
 };
 
@@ -89,6 +89,8 @@ pub struct Keyed<'k> {
     pub cost: Option<u64>,
     /// The name of the class; `None` for the least important one.
     pub class: Option<&'k str>,
+    /// The signal of a limit `utilization`, in parts per million; `None` if the last one holds.
+    pub signal_ppm: Option<u32>,
     /// The form of the header fields; `None` for the newest.
     pub form: Option<OlderForm>,
     /// Whether the cost is an estimate, which the request reserves.
@@ -103,6 +105,7 @@ struct Wants {
     policy: Arc<Policy>,
     cost: u64,
     class: Option<String>,
+    signal_ppm: Option<Ppm>,
     reserves: bool,
 }
 
@@ -118,7 +121,8 @@ struct Others {
 impl Keyless {
     /// `GET /v1/gate`
     pub(crate) fn of_gate(policy: &Arc<Policy>, cost: u64, class: Option<String>) -> Self {
-        let wants = Wants { policy: Arc::clone(policy), cost, class, reserves: false };
+        let wants =
+            Wants { policy: Arc::clone(policy), cost, class, signal_ppm: None, reserves: false };
         Self { wants, form: Form::Gate, metering: None, estimate: None, others: None }
     }
 
@@ -138,6 +142,7 @@ impl Keyless {
                 policy: Arc::clone(policy),
                 cost: route.cost().unwrap_or(policy.cost().stated()),
                 class: each.class().map(String::from),
+                signal_ppm: None,
                 reserves: metering.is_some() && policy.reservations().is_some(),
             }
         };
@@ -156,13 +161,28 @@ impl Keyless {
 
     /// A request that passes to the rest of its process.
     pub(crate) fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
-        let Keyed { cost, class, form: older, reserves, is_one_of_several, .. } = *asked;
-        let cost = cost.unwrap_or(policy.cost().stated());
-        let wants =
-            Wants { policy: Arc::clone(policy), cost, class: class.map(String::from), reserves };
+        let Keyed { form: older, reserves, is_one_of_several, .. } = *asked;
+        let wants = Wants::of_middleware(policy, asked);
         let metering = reserves.then(Arc::default); // the middleware has its own
         let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several });
         Self { wants, form, metering, estimate: None, others: None }
+    }
+
+    /// A request that passes to the rest of its process if each of these policies grants it.
+    pub(crate) fn plan_of_all(
+        all: &[(&Arc<Policy>, Keyed<'_>)],
+        random: Chance<'_>,
+    ) -> Result<Planned, Response> {
+        if let [(policy, asked)] = all {
+            return Self::of_middleware(policy, asked).plan(Some(asked.key), random);
+        }
+        let older = all.first().and_then(|(_, asked)| asked.form);
+        let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several: true });
+        let checks = all.iter().map(|(policy, asked)| {
+            Wants::of_middleware(policy, asked).check(asked.key, None, &mut *random)
+        });
+        let checks: Vec<Check> = checks.collect::<Result<_, _>>()?;
+        Ok(Planned::Several(Several::new(checks, form, Some(Arc::default()))))
     }
 
     /// Takes the key of the policy whose key comes next, if another policy follows. Returns what is known of that one's key, or
@@ -214,18 +234,25 @@ impl Keyless {
 }
 
 impl Wants {
+    fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
+        let Keyed { cost, class, signal_ppm, reserves, .. } = *asked;
+        let (cost, class) = (cost.unwrap_or(policy.cost().stated()), class.map(String::from));
+        let signal_ppm = signal_ppm.map(|signal| Bounded::clamped(signal.into()));
+        Self { policy: Arc::clone(policy), cost, class, signal_ppm, reserves }
+    }
+
     fn check(
         self,
         key: &str,
         estimate: Option<u64>,
         random: Chance<'_>,
     ) -> Result<Check, Response> {
-        let Self { policy, cost, class, reserves } = self;
+        let Self { policy, cost, class, signal_ppm, reserves } = self;
         let cost = estimate.filter(|_| reserves).unwrap_or(cost);
         let cost = Some(Bounded::clamped(cost));
         let ask = match reserves {
-            true => Ask::Reserve(ReserveForm { cost, class, ..ReserveForm::default() }),
-            false => Ask::Check(CheckForm { cost, class, ..CheckForm::default() }),
+            true => Ask::Reserve(ReserveForm { cost, class, signal_ppm, ..ReserveForm::default() }),
+            false => Ask::Check(CheckForm { cost, class, signal_ppm, ..CheckForm::default() }),
         };
         let asked = ask.resolve(&policy, key, random);
         let asked = asked.map_err(|error| problem::of(&error, ""))?;

@@ -32,6 +32,18 @@ pub struct Server<'a> {
     pub revision: &'a RevisionTag,
     /// Returns the text of [`Metrics`](crate::Metrics), with the server's own counters.
     pub metrics: &'a dyn Fn() -> String,
+    /// Returns what a call asks about the server. The flag says whether keys are named as they are:
+    /// [`KeysAs`](crate::KeysAs).
+    pub watched: &'a dyn Fn(Watched, bool) -> String,
+}
+
+/// A call about the server itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// `GET /v1/top`: [`Limited::top`](crate::Limited::top).
+    Top,
+    /// `GET /v1/status`: [`Limited::status`](crate::Limited::status).
+    Status,
 }
 
 /// What the exchange waits for, and what it then needs.

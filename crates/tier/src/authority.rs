@@ -67,6 +67,7 @@
 //! ```
 
 mod ask;
+mod on_failure;
 mod partition;
 mod partitions;
 mod swap;
@@ -80,8 +81,10 @@ use core::mem;
 use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 
 use crate::count::less;
+use crate::outage::{Outage, Owed, Told};
 use ask::Completion;
 pub use ask::{Failure, Options, Queued, SwapOutcome};
+use on_failure::OnFailure;
 use partitions::{Left, Partitions};
 use swap::expires_at;
 pub use swap::{Swap, SwapEntry};
@@ -97,6 +100,11 @@ pub struct Authority<T, E> {
     /// The number of operations without an answer.
     waiting: usize,
     overloaded: u64,
+    outage: Outage,
+    /// The store is known not to answer.
+    is_away: bool,
+    /// Some operation was one that a node may decide by itself.
+    has_shares: bool,
 }
 
 impl<T, E: Clone> Authority<T, E> {
@@ -110,6 +118,9 @@ impl<T, E: Clone> Authority<T, E> {
             answers: VecDeque::new(),
             waiting: 0,
             overloaded: 0,
+            outage: Outage::new(options.outage),
+            is_away: false,
+            has_shares: false,
         }
     }
 
@@ -120,6 +131,17 @@ impl<T, E: Clone> Authority<T, E> {
         if let Rule::Listed(decision) = asked.resolved.rule() {
             self.answers.push_back((asked.token, Ok(Verdict::listed(asked.now, decision))));
             return;
+        }
+        if Outage::is_for(&asked.resolved) && !self.options.is_only_writer {
+            self.has_shares = true;
+            if self.is_away {
+                let known = self.partitions.last_seen(&asked.resolved);
+                let mut shares = OnFailure { outage: Some(&mut self.outage), now: None };
+                if let Some(answer) = shares.share(&asked, known) {
+                    self.answers.push_back((asked.token, answer));
+                    return;
+                }
+            }
         }
         let most = self.options.most_waiting;
         let pushed = match self.waiting <= most {
@@ -185,25 +207,34 @@ impl<T, E: Clone> Authority<T, E> {
         (now, at): (Option<Timestamp>, Micros),
     ) {
         let ttl_margin = self.options.ttl_margin;
+        let is_node = !self.options.is_only_writer;
         for (id, outcome) in swap.partitions.into_iter().zip(outcomes) {
+            let outage = is_node.then_some(&mut self.outage);
+            let mut on_failure = OnFailure { outage, now };
             let Some(partition) = self.partitions.get_mut(id) else { continue };
             match outcome {
                 SwapOutcome::Swapped => {
                     let expires_at = |used: &Used<'_>| expires_at(used, ttl_margin, swap.at);
                     partition.swapped(expires_at, now, &mut self.answers);
+                    if let Some(outage) = on_failure.outage.filter(|outage| !outage.is_empty()) {
+                        outage.handle_decided(partition.policy.name(), &partition.name);
+                    }
                 }
                 SwapOutcome::Found(found) => {
                     if partition.lost_for(at) > self.options.patience {
-                        partition.give_up(&found, (now, &Failure::Contended), &mut self.answers);
+                        let failure = (now, &Failure::Contended);
+                        partition.give_up(&found, failure, (&mut on_failure, &mut self.answers));
                     } else {
                         partition.found(found, now, &mut self.answers);
                     }
                 }
                 SwapOutcome::Refused(found, error) => {
-                    partition.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);
+                    let failure = (now, &Failure::Store(error));
+                    partition.give_up(&found, failure, (&mut on_failure, &mut self.answers));
                 }
                 SwapOutcome::Failed(error) => {
-                    partition.failed(&Failure::Store(error), &mut self.answers)
+                    let answers = (&mut on_failure, &mut self.answers);
+                    partition.failed(&Failure::Store(error), answers);
                 }
             }
             self.settle(id);
@@ -211,13 +242,46 @@ impl<T, E: Clone> Authority<T, E> {
     }
 
     /// Fails all operations that wait and are not under way: for a store that is known not to answer.
-    pub fn fail_waiting(&mut self, error: &E) {
+    pub fn fail_waiting(&mut self, error: &E, now: Option<Timestamp>) {
+        let is_node = !self.options.is_only_writer;
         for id in mem::take(&mut self.ready) {
             if let Some(partition) = self.partitions.get_mut(id) {
-                partition.fail_waiting(&Failure::Store(error.clone()), &mut self.answers);
+                let outage = is_node.then_some(&mut self.outage);
+                let answers = (&mut OnFailure { outage, now }, &mut self.answers);
+                partition.fail_waiting(&Failure::Store(error.clone()), answers);
             }
             self.settle(id);
         }
+    }
+
+    /// Takes the number of nodes that were last seen on the store: see [`outage`](crate::outage).
+    pub fn handle_nodes(&mut self, nodes: u64) {
+        self.outage.handle_nodes(nodes);
+    }
+
+    /// Takes note that the store does not answer. Until [`handle_back`](Self::handle_back), what a node may decide by itself is
+    /// answered at once. Returns whether the driver must find out when the store answers again: not if no policy lets nodes
+    /// decide.
+    pub const fn handle_away(&mut self) -> bool {
+        self.is_away = self.has_shares;
+        self.is_away
+    }
+
+    /// Takes note that the store answers again.
+    pub fn handle_back(&mut self) {
+        self.is_away = false;
+        self.outage.handle_back();
+    }
+
+    /// What the store must be told of the time in which it did not answer; nothing before [`handle_back`](Self::handle_back). The driver
+    /// asks for this operation, and tells [`handle_told`](Self::handle_told) what came of it.
+    pub fn poll_owed(&mut self, now: Timestamp) -> Option<Owed> {
+        if self.is_away { None } else { self.outage.poll_owed(now) }
+    }
+
+    /// Takes what came of telling the store.
+    pub fn handle_told(&mut self, owed: Owed, told: Told) {
+        self.outage.handle_told(owed, told);
     }
 
     /// The next answer.

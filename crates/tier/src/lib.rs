@@ -23,8 +23,10 @@ pub mod authority;
 pub mod cache;
 mod count;
 mod node;
+pub mod outage;
 pub mod wire;
 
 pub use authority::Authority;
 pub use cache::NodeCache;
 pub use node::Node;
+pub use outage::Outage;

@@ -1,11 +1,12 @@
-//! A node: what it answers by itself, and its outbox.
+//! A node: what it answers by itself, its outbox, and what it decides while an authority cannot be asked.
 
 use alloc::vec::Vec;
 
-use tidegate_gate::{Micros, Timestamp};
+use tidegate_gate::{Micros, Timestamp, Verdict};
 
 use crate::cache::{LocalVerdict, NodeCache, NodeStep, Options, Transmit};
-use crate::wire::{Delivered, NodeOptions, Outbox, Outgoing};
+use crate::outage::{self, Outage, Owed, Told};
+use crate::wire::{Delivered, Failure, NodeOptions, Outbox, Outgoing};
 
 /// A node whose authorities are one remote call away. [`wire`](crate::wire) says how to drive it.
 ///
@@ -14,13 +15,21 @@ use crate::wire::{Delivered, NodeOptions, Outbox, Outgoing};
 pub struct Node<T> {
     cache: NodeCache,
     outbox: Outbox<Option<T>>,
+    outage: Outage,
+    /// What authorities are being told of outages.
+    telling: Vec<Owed>,
 }
 
 impl<T> Node<T> {
     /// A node that remembers nothing yet.
     #[must_use]
-    pub fn new(cache: Options, outbox: NodeOptions) -> Self {
-        Self { cache: NodeCache::new(cache), outbox: Outbox::new(outbox) }
+    pub fn new(cache: Options, outbox: NodeOptions, outage: outage::Options) -> Self {
+        Self {
+            cache: NodeCache::new(cache),
+            outbox: Outbox::new(outbox),
+            outage: Outage::new(outage),
+            telling: Vec::new(),
+        }
     }
 
     /// Takes an operation. `now` is the time of the node's wall clock. Without an answer, the outbox asks the authority, and
@@ -51,13 +60,51 @@ impl<T> Node<T> {
         self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
     }
 
-    /// The next answer that has come, of which the node has learnt.
-    pub fn poll_answer(&mut self) -> Option<Delivered<Option<T>>> {
+    /// The next answer that has come, of which the node has learnt. `now` is the time of the node's wall clock.
+    pub fn poll_answer(&mut self, now: Timestamp) -> Option<Delivered<Option<T>>> {
         let answer = self.outbox.poll_answer()?;
         if let Some(heard) = answer.verdict_of() {
             self.cache.handle_verdict(&heard);
         }
+        if Outage::is_for(&answer.asked.resolved) {
+            self.tell(&answer, now);
+        }
         Some(answer)
+    }
+
+    /// The verdict of the node's share at `now` on an operation that its authority has not decided: see [`outage`]. `None` if the
+    /// node cannot decide it. The node does not know how many nodes there are, so the policy must say it.
+    pub fn share(&mut self, failed: &Delivered<Option<T>>, now: Timestamp) -> Option<Verdict> {
+        let Outgoing { resolved, operation, .. } = &failed.asked;
+        match failed.result {
+            Err(Failure::Unknown | Failure::Store(_)) => {
+                self.outage.decide(resolved, now, operation, None)?.ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells an authority that answers what the node has decided by itself.
+    fn tell(&mut self, answer: &Delivered<Option<T>>, now: Timestamp) {
+        let Delivered { asked: Outgoing { resolved, operation, token, .. }, at, result } = answer;
+        let is_told = |owed: &Owed| owed.operation == *operation && owed.resolved == *resolved;
+        if token.is_none()
+            && let Some(told) = self.telling.iter().position(is_told)
+        {
+            let owed = self.telling.swap_remove(told);
+            self.outage.handle_told(owed, told_by(result));
+        }
+        if result.is_err() {
+            return;
+        }
+        self.outage.handle_answered(resolved, now);
+        while self.telling.len() < MOST_TOLD
+            && let Some(owed) = self.outage.poll_answered()
+        {
+            let Owed { resolved, operation } = owed.clone();
+            self.telling.push(owed);
+            self.outbox.ask(Outgoing { resolved, operation, now: None, at: *at, token: None });
+        }
     }
 
     /// What the node answers by itself.
@@ -72,3 +119,15 @@ impl<T> Node<T> {
         &mut self.outbox
     }
 }
+
+/// What came of telling an authority something.
+const fn told_by(result: &Result<Verdict, Failure>) -> Told {
+    match result {
+        Ok(_) | Err(Failure::Transaction(_)) => Told::Done, // or it never can be
+        Err(Failure::Overloaded { .. } | Failure::TooLate) => Told::NotDone,
+        Err(_) => Told::Unknown,
+    }
+}
+
+/// How many operations authorities are told at once.
+const MOST_TOLD: usize = 64;

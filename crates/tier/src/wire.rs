@@ -45,7 +45,7 @@
 //! use std::sync::Arc;
 //! use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp};
 //! use tidegate_tier::authority::{self, Authority, SwapOutcome, SwapEntry};
-//! use tidegate_tier::{Node, cache};
+//! use tidegate_tier::{Node, cache, outage};
 //! use tidegate_tier::wire::{
 //!     Outgoing, AuthorityOptions, Failure, Outbox, NodeOptions, Place, Inbox, WireError,
 //! };
@@ -94,7 +94,7 @@
 //!             Ok(reply) => node.outbox().handle_reply(&reply, at).unwrap(),
 //!             Err(_) => node.outbox().handle_lost(question.number, &Failure::Unknown, at),
 //!         }
-//!         while let Some(answer) = node.poll_answer() {
+//!         while let Some(answer) = node.poll_answer(Timestamp(1_700_000_000_000_000 + at.0)) {
 //!             let passes = answer.result.is_ok_and(|verdict| verdict.decision.is_allowed());
 //!             answers.extend(answer.asked.token.map(|caller| (caller, passes)));
 //!         }
@@ -115,7 +115,8 @@
 //! };
 //! let id = Id([7, 42]); // drawn when the node starts
 //! let cache = cache::Options { node: id, ..cache::Options::default() };
-//! let mut node = Node::new(cache, NodeOptions { node: id, ..NodeOptions::default() });
+//! let outbox = NodeOptions { node: id, ..NodeOptions::default() };
+//! let mut node = Node::new(cache, outbox, outage::Options::default());
 //! let ask = |node: &mut Node<u32>, token, at| {
 //!     let (resolved, operation) = (user.clone(), Operation::from(1));
 //!     let asked = Outgoing { resolved, operation, now: None, at, token: Some(token) };

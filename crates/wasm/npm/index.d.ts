@@ -251,8 +251,10 @@ export interface Policy {
   key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | CostHeader;
-  /** The answer when the store cannot be reached; only for `tidegate/redis`. Default: `"closed"`. */
-  on_error?: "open" | "closed";
+  /** The answer when the store cannot be reached; only for `tidegate/redis`, where `"local"` refuses. Default: `"closed"`. */
+  on_error?: "open" | "closed" | "local";
+  /** Among how many nodes at least the limits are divided under `on_error: "local"`; not used here. */
+  nodes?: number;
   /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
   on_change?: "reset" | "keep" | "proportional";
   /** What `Retry-After` of a refusal by a limit on leases is at most. Default: `"5s"`. */

@@ -173,6 +173,6 @@ export interface Decision extends Omit<LimitDecision, "name" | "shadow" | "zone_
   late?: boolean;
   /** Under a limit `suppression`: the fraction of the load to refuse, in units of 2^-32. */
   factor?: number;
-  /** The store could not be asked, so the policy's `on_error` has decided. */
+  /** The store could not be asked, so the policy's `on_error` has decided. Under `"local"` the numbers are those of this isolate's share. */
   degraded?: string;
 }

@@ -13,8 +13,8 @@ use tidegate_gate::{
     AskError, Asked, InvalidKey, Limits, Micros, NamedLimit, OnError, Operation, Policy, Resolved,
     Softness, TableError, Timestamp, TransactionError, Verdict,
 };
-use tidegate_tier::Authority as Tier;
 use tidegate_tier::authority::{Failure as TierFailure, Options, Queued, Swap, SwapOutcome};
+use tidegate_tier::{Authority as Tier, outage};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -94,7 +94,9 @@ impl Authority {
         let mut chance = Chance::default();
         let seed = chance.number().ok_or(Failure::Ask(AskError::NoRandomness))?;
         let most_wait = Micros(deadline.0.saturating_mul(MOST_DEADLINES));
-        let options = Options { patience: deadline, most_wait, seed, ..Options::default() };
+        // this process does not announce itself to the other nodes, so it decides nothing by a share of the limits
+        let outage = outage::Options { most_bytes: 0, most_commits: 0 };
+        let options = Options { patience: deadline, most_wait, seed, outage, ..Options::default() };
         Ok(Self {
             policy,
             prefix,
@@ -259,7 +261,7 @@ impl Authority {
             Err(error) => {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.tier.handle(swap, failed, times);
-                self.tier.fail_waiting(&error);
+                self.tier.fail_waiting(&error, times.0);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod circles;
 mod suites;
+mod trees;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -7,14 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tidegate::clock;
+use tidegate::describe::{describe, routes};
 use tidegate::gate::{
     Ask, Bounded, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted,
 };
-use tidegate::replay::DecisionForm;
 use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
-use super::describe::{describe, routes};
 use super::{PolicyFile, RedisFiles, calendars, say};
 
 /// Validate the policy file and describe it, or decide on one request
@@ -59,8 +58,11 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Shown {
-    #[serde(flatten)]
-    decision: DecisionForm,
+    allowed: bool,
+    limit: u64,
+    remaining: u64,
+    retry_after_us: u64,
+    reset_after_us: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     denied: Option<bool>,
 }
@@ -106,8 +108,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let store = super::store(&policies, arguments.redis.as_deref(), options, usize::MAX)?;
     let verdict = store.operate(asked.resolved(), clock::now(), asked.operation()).await?;
     let decision = asked.said(verdict).decision;
-    let shown =
-        Shown { decision: decision.into(), denied: asked.resolved().is_denied().then_some(true) };
+    let shown = Shown {
+        allowed: decision.is_allowed(),
+        limit: decision.limit(),
+        remaining: decision.remaining(),
+        retry_after_us: decision.retry_after().0,
+        reset_after_us: decision.reset_after().0,
+        denied: asked.resolved().is_denied().then_some(true),
+    };
     say(&serde_json::to_string(&shown)?)?;
     Ok(if decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -11,7 +11,8 @@ use tidegate::replay::{Backend, BackendKind, DecisionForm, Event, Line, Target, 
 
 use super::replay::{Servers, decide};
 use super::report::Report;
-use super::{Interrupts, PolicyFile, say};
+use super::traces::{self, Interrupts};
+use super::{PolicyFile, say};
 
 /// How many differences the command shows.
 const SHOWN: usize = 5;
@@ -71,7 +72,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
 }
 
 fn read(arguments: &Arguments, policies: &Policies) -> Result<Vec<Line>> {
-    let bar = super::progress(&arguments.file, "{msg} [{bar:40}] {bytes}/{total_bytes}")?;
+    let bar = traces::progress(&arguments.file, "{msg} [{bar:40}] {bytes}/{total_bytes}")?;
     let policy = arguments.policy.as_deref();
     let mut trace = Trace::open(&arguments.file, policies, policy, &bar)?;
     let mut lines = Vec::new();
@@ -93,7 +94,7 @@ async fn replay(
 ) -> Result<Decisions> {
     let mut backend = Backend::start(kind, policies, target).await.context(kind)?;
     let decisions = interrupts.end(decide_all(kind, &mut backend, lines)).await;
-    super::clean_up(backend, decisions).await.context(kind)
+    traces::clean_up(backend, decisions).await.context(kind)
 }
 
 async fn decide_all(kind: BackendKind, backend: &mut Backend, lines: &[Line]) -> Result<Decisions> {
@@ -162,7 +163,7 @@ async fn show(
 ) -> Result<()> {
     let mut backend = Backend::start(kind, policies, target).await?;
     let shown = interrupts.end(show_state(&mut backend, before, event, kind, decision)).await;
-    super::clean_up(backend, shown).await
+    traces::clean_up(backend, shown).await
 }
 
 async fn show_state(

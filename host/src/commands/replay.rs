@@ -13,7 +13,8 @@ use tidegate::replay::{Backend, BackendKind, DecisionForm, Event, Line, Target, 
 use tokio::sync::mpsc;
 
 use super::report::Report;
-use super::{Interrupts, PolicyFile, RedisFiles, say};
+use super::traces::{self, Interrupts};
+use super::{PolicyFile, RedisFiles, say};
 
 /// How many lines are decided together: enough to fill a round trip, few enough to keep in memory.
 const CHUNK: usize = 1_000;
@@ -97,7 +98,7 @@ impl Servers {
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     arguments.servers.are_asked_by(arguments.backend)?;
     let (policies, text) = arguments.policies.read()?;
-    let bar = super::progress(
+    let bar = traces::progress(
         &arguments.file,
         "{msg} [{bar:40}] {bytes}/{total_bytes} {elapsed} (eta {eta})",
     )?;
@@ -130,7 +131,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         say(report.text(started.elapsed()).trim_end())?;
         Ok(report)
     });
-    super::clean_up(backend, said).await?.something_was_decided()?;
+    traces::clean_up(backend, said).await?.something_was_decided()?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -43,6 +43,8 @@ Calls:
   GET    /v1/overrides                       list the overrides of one key that have not ended; needs it too
   PUT    /v1/overrides/{policy}/{key}        give a key other limits until a time; needs it too
   DELETE /v1/overrides/{policy}/{key}        end that; needs it too
+  GET    /v1/top                             list the keys that were refused most; keys=clear needs it too
+  GET    /v1/status                          show decisions, refusals, policies in words, and the store; the same
   GET    /metrics                            show what the server has counted, for Prometheus
   GET    /healthz                            show that the server runs; needs no token
 
@@ -66,7 +68,8 @@ pub(crate) struct Arguments {
     /// The IP address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Keep states in this Redis instead of in memory
+    /// Keep states in this Redis instead of in memory: redis://HOST, redis+cluster://HOST,HOST or
+    /// redis+sentinel://HOST,HOST/MASTER; rediss… over TLS
     #[arg(long, value_name = "URL", env = "TIDEGATE_REDIS", hide_env_values = true)]
     redis: Option<String>,
     /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides

@@ -1,6 +1,8 @@
 //! A private Redis and a private workerd, for replays and tests. Each starts on a free address, shares
 //! nothing with other processes, and ends when it is dropped.
 
+#[cfg(feature = "redis")]
+mod redis_cluster;
 mod redis_server;
 mod worker_files;
 mod workerd;
@@ -8,6 +10,8 @@ mod workerd;
 use std::env;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "redis")]
+pub use redis_cluster::RedisCluster;
 pub use redis_server::RedisServer;
 pub use workerd::{Workerd, WorkerdOptions};
 

@@ -37,8 +37,8 @@ impl RedisServer {
     ///
     /// # Errors
     /// Returns an error if the program is not installed or does not start.
-    pub fn start_with<const N: usize>(options: [&str; N]) -> Result<Self> {
-        let options = options.map(String::from).to_vec();
+    pub fn start_with<'o>(options: impl AsRef<[&'o str]>) -> Result<Self> {
+        let options: Vec<_> = options.as_ref().iter().copied().map(String::from).collect();
         let folder = tempfile::Builder::new().prefix("tidegate-redis-").tempdir()?;
         let url = format!("redis+unix://{}", socket(&folder).display());
         Ok(Self { server: spawn(&folder, &options)?, url, folder, options })

@@ -149,7 +149,8 @@ impl Loaded {
         let (each, _) = each.as_chunks();
         let (limits, factor) =
             (each.iter().copied().map(decision_of).collect(), Probability::from_units(factor));
-        Ok(Ok(Verdict { at: now, decision, limits, factor, effect }))
+        let at = now;
+        Ok(Ok(Verdict { at, decision, limits, factor, effect, degraded: false }))
     }
 
     /// The guest's handle for these limits. The guest learns them at their first use.

@@ -28,6 +28,8 @@ use std::sync::Arc;
 
 #[cfg(feature = "redis")]
 use futures_util::future::join_all;
+#[cfg(feature = "redis")]
+use tidegate_gate::OnError;
 use tidegate_gate::{Operation, Policies, Policy, Resolved, Timestamp, Verdict};
 #[cfg(feature = "redis")]
 use tidegate_tier::cache::Counts;
@@ -200,6 +202,44 @@ impl Store {
                 )
                 .await
             }
+        }
+    }
+
+    /// Announces this host to the others on the same Redis, if a policy has `on_error = "local"`: from then on, and as long as
+    /// the store lives, they count it among those that share the limits in an outage. The first operation under such a policy
+    /// does the same. Call it in the runtime of the operations.
+    pub fn announce(&self, policies: &Policies) {
+        match self {
+            Self::Memory { .. } => {}
+            #[cfg(feature = "redis")]
+            Self::Redis(redis) => {
+                if policies.all().iter().any(|policy| policy.on_error() == OnError::Local) {
+                    redis.announce();
+                }
+            }
+        }
+        #[cfg(not(feature = "redis"))]
+        let _ = policies;
+    }
+
+    /// The number of hosts that were last seen on the same store, this one included; `None` before this host has
+    /// [announced](Self::announce) itself.
+    #[must_use]
+    pub fn hosts(&self) -> Option<u64> {
+        match self {
+            Self::Memory { .. } => None,
+            #[cfg(feature = "redis")]
+            Self::Redis(redis) => redis.hosts(),
+        }
+    }
+
+    /// Why the store is known to be away, if policies with `on_error = "local"` are decided by this host's share meanwhile.
+    #[must_use]
+    pub fn outage(&self) -> Option<StoreError> {
+        match self {
+            Self::Memory { .. } => None,
+            #[cfg(feature = "redis")]
+            Self::Redis(redis) => redis.outage(),
         }
     }
 

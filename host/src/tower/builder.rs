@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
-use tidegate_gate::{Gateway, KeySource, Metering, Policies, Policy, Timestamp};
+use tidegate_gate::{Gateway, KeySource, Limits, Metering, Policies, Policy, Timestamp};
 
-use super::limit::{Limit, Of};
+use super::limit::{Asks, Limit, Of};
 use super::service::RateLimitLayer;
 use crate::clock;
 use crate::store::{Store, StoreError};
@@ -18,17 +18,25 @@ use crate::store::{Store, StoreError};
 /// leave what they found out, such as the user.
 #[must_use = "only `build` makes a layer"]
 pub struct Builder {
-    name: String,
-    policy: Option<Arc<Policy>>,
+    policies: Vec<Arc<Policy>>,
+    /// The policies that were named, the last one last.
+    named: Vec<Named>,
     gateway: Gateway,
     store: Arc<Store>,
-    key: Option<Of<String>>,
     peer: Option<Of<IpAddr>>,
-    cost: Option<Of<u64>>,
-    class: Option<Of<String>>,
-    metering: Option<Metering>,
     on_store_error: Arc<dyn Fn(&StoreError) + Send + Sync>,
     clock: fn() -> Timestamp,
+}
+
+/// A policy that was named, and what requests ask of it.
+#[derive(Default)]
+struct Named {
+    name: String,
+    key: Option<Of<String>>,
+    cost: Option<Of<u64>>,
+    class: Option<Of<String>>,
+    signal_ppm: Option<Of<u32>>,
+    metering: Option<Arc<Metering>>,
 }
 
 /// Why a layer cannot be made.
@@ -52,29 +60,56 @@ pub enum LayerError {
     /// Only a policy with `reservations` can charge the true cost of a request.
     #[error("policy {0:?}: expected `reservations` beside `metering`, found none")]
     NoReservations(String),
+    /// Units that a payer has granted cannot come back if a later policy refuses.
+    #[error(
+        "policy {0:?}: expected payers in the last policy of the layer alone, found them in an earlier one"
+    )]
+    Payers(String),
+    /// Each policy decides once.
+    #[error("expected each policy once, found {0:?} twice")]
+    Twice(String),
 }
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("policy", &self.name).finish_non_exhaustive()
+        let names: Vec<_> = self.named.iter().map(|named| &named.name).collect();
+        f.debug_struct("Builder").field("policies", &names).finish_non_exhaustive()
     }
 }
 
 impl Builder {
     pub(super) fn new(store: Arc<Store>, policies: &Policies, name: &str) -> Self {
         Self {
-            name: name.to_owned(),
-            policy: policies.get(name).cloned(),
+            policies: policies.all().to_vec(),
+            named: [Named { name: name.to_owned(), ..Named::default() }].into(),
             gateway: policies.gateway().clone(),
             store,
-            key: None,
             peer: None,
-            cost: None,
-            class: None,
-            metering: None,
             on_store_error: Arc::new(|_| ()),
             clock: clock::now,
         }
+    }
+
+    /// Lets another policy of the file decide too, all or nothing: if one refuses, none is charged. What is said after this about
+    /// key, cost, class, signal and metering is said of this policy.
+    ///
+    /// ```
+    /// # use tidegate::tower::Builder;
+    /// # fn example(builder: Builder) -> Builder {
+    /// let user = |request: &http::request::Parts| Some(request.headers.get("user")?.to_str().ok()?.to_owned());
+    /// builder.key(user).and("exports").key(user).cost(|_| Some(10))
+    /// # }
+    /// ```
+    pub fn and(mut self, policy: &str) -> Self {
+        self.named.push(Named { name: policy.to_owned(), ..Named::default() });
+        self
+    }
+
+    fn of_last(mut self, change: impl FnOnce(&mut Named)) -> Self {
+        if let Some(last) = self.named.last_mut() {
+            change(last); // there always is one
+        }
+        self
     }
 
     /// Finds the key of a request. Requests for which the function returns `None` have the key of the policy's sources.
@@ -89,7 +124,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn key(self, key: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { key: Some(Arc::new(key)), ..self }
+        self.of_last(|named| named.key = Some(Arc::new(key)))
     }
 
     /// Finds the address from which a request came. If that is one of the file's `trusted_proxies`, the client is behind it.
@@ -118,7 +153,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn cost(self, cost: impl Fn(&Parts) -> Option<u64> + Send + Sync + 'static) -> Self {
-        Self { cost: Some(Arc::new(cost)), ..self }
+        self.of_last(|named| named.cost = Some(Arc::new(cost)))
     }
 
     /// Finds the class of a request. Requests for which the function returns `None` are of the least important class. A class that
@@ -131,7 +166,24 @@ impl Builder {
     /// # }
     /// ```
     pub fn class(self, class: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { class: Some(Arc::new(class)), ..self }
+        self.of_last(|named| named.class = Some(Arc::new(class)))
+    }
+
+    /// Finds the signal of a limit `utilization`, in parts per million: the share of something that is in use. Without this no
+    /// request is shed, because nobody tells the limit how busy the service is.
+    ///
+    /// ```
+    /// use tokio::sync::Semaphore;
+    /// # use tidegate::tower::Builder;
+    ///
+    /// static WORKERS: Semaphore = Semaphore::const_new(20); // of the service
+    ///
+    /// # fn example(builder: Builder) -> Builder {
+    /// builder.signal(|_| Some(1_000_000 - u32::try_from(WORKERS.available_permits()).ok()? * 50_000))
+    /// # }
+    /// ```
+    pub fn signal(self, signal: impl Fn(&Parts) -> Option<u32> + Send + Sync + 'static) -> Self {
+        self.of_last(|named| named.signal_ppm = Some(Arc::new(signal)))
     }
 
     /// Reads the true cost of each request from its response. The cost of the request is then an estimate, which is reserved
@@ -148,7 +200,7 @@ impl Builder {
     /// # }
     /// ```
     pub fn metering(self, metering: Metering) -> Self {
-        Self { metering: Some(metering), ..self }
+        self.of_last(|named| named.metering = Some(Arc::new(metering)))
     }
 
     /// Takes note of operations that the store did not do. The policy's `on_error` then decides whether the request passes.
@@ -199,29 +251,37 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn build(self) -> Result<RateLimitLayer, LayerError> {
-        let Some(policy) = self.policy else { return Err(LayerError::NoPolicy(self.name)) };
-        if !self.store.is_for(&policy) {
-            return Err(LayerError::OtherStore(self.name));
+        let Self { policies, named, gateway, store, peer, on_store_error, clock } = self;
+        let mut asks: Vec<Asks> = Vec::new();
+        for Named { name, key, cost, class, signal_ppm, metering } in named {
+            let Some(policy) = policies.iter().find(|policy| policy.name() == name).cloned() else {
+                return Err(LayerError::NoPolicy(name));
+            };
+            if !store.is_for(&policy) {
+                return Err(LayerError::OtherStore(name));
+            }
+            if metering.is_some() && policy.reservations().is_none() {
+                return Err(LayerError::NoReservations(name));
+            }
+            if key.is_none() {
+                require_readable(&policy, peer.is_some())?;
+            }
+            if asks.iter().any(|asks| asks.policy.name() == name) {
+                return Err(LayerError::Twice(name));
+            }
+            asks.push(Asks { policy, key, cost, class, signal_ppm, metering });
         }
-        if self.metering.is_some() && policy.reservations().is_none() {
-            return Err(LayerError::NoReservations(self.name));
+        let earlier = asks.split_last().map_or(&[][..], |(_, earlier)| earlier);
+        if let Some(asks) = earlier.iter().find(|asks| has_payers(&asks.policy)) {
+            return Err(LayerError::Payers(asks.policy.name().to_owned()));
         }
-        if self.key.is_none() {
-            require_readable(&policy, self.peer.is_some())?;
-        }
-        Ok(RateLimitLayer(Arc::new(Limit {
-            policy,
-            gateway: self.gateway,
-            store: self.store,
-            key: self.key,
-            peer: self.peer,
-            cost: self.cost,
-            class: self.class,
-            metering: self.metering.map(Arc::new),
-            on_store_error: self.on_store_error,
-            clock: self.clock,
-        })))
+        Ok(RateLimitLayer(Arc::new(Limit { asks, gateway, store, peer, on_store_error, clock })))
     }
+}
+
+fn has_payers(policy: &Policy) -> bool {
+    let overrides = policy.overrides().iter().map(|(_, limits)| limits);
+    overrides.chain([policy.limits()]).any(Limits::have_payers)
 }
 
 /// A source that nobody reads would turn its requests away one by one.

@@ -26,6 +26,7 @@ pub(super) struct Held {
 /// A reservation, and the units that the request has really cost.
 #[derive(Debug)]
 struct Commit {
+    policy: String,
     key: String,
     id: String,
     units: u64,
@@ -63,9 +64,9 @@ impl Held {
     pub(super) fn end(&mut self, end: AnswerEnd) {
         let Some(task) = self.end.take() else { return };
         let reservations = mem::take(&mut self.reservations).into_iter();
-        let commits = reservations.map(|Reservation { key, id, meter, .. }| {
+        let commits = reservations.map(|Reservation { policy, key, id, meter }| {
             let units = Meter::finish(meter, end);
-            Commit { key, id, units }
+            Commit { policy, key, id, units }
         });
         let _ = task.send(commits.collect()); // without its runtime nobody can end them, and they expire
     }
@@ -95,12 +96,15 @@ async fn hold(
     };
     let commits = commits.unwrap_or_default(); // a `Held` sends them before it goes
     // a commit releases the lease of the same name
-    leases.retain(|lease| !commits.iter().any(|commit| commit.id == lease.name));
-    for Commit { key, id, units } in commits {
-        do_named(&limit, &key, &id, |id| Operation::Commit(id, units)).await;
+    let ends = |commit: &Commit, lease: &Lease| {
+        (&commit.policy, &commit.key, &commit.id) == (&lease.policy, &lease.key, &lease.name)
+    };
+    leases.retain(|lease| !commits.iter().any(|commit| ends(commit, lease)));
+    for Commit { policy, key, id, units } in commits {
+        do_named(&limit, [&policy, &key, &id], |id| Operation::Commit(id, units)).await;
     }
-    for Lease { key, name, .. } in leases {
-        do_named(&limit, &key, &name, Operation::Release).await;
+    for Lease { policy, key, name, .. } in leases {
+        do_named(&limit, [&policy, &key, &name], Operation::Release).await;
     }
 }
 
@@ -108,7 +112,8 @@ async fn hold(
 async fn renewed(limit: &Limit, leases: Vec<Lease>) -> Vec<Lease> {
     let mut live = Vec::new();
     for lease in leases {
-        if do_named(limit, &lease.key, &lease.name, Operation::Heartbeat).await != Some(false) {
+        let Lease { policy, key, name, .. } = &lease;
+        if do_named(limit, [policy, key, name], Operation::Heartbeat).await != Some(false) {
             live.push(lease);
         }
     }
@@ -118,11 +123,10 @@ async fn renewed(limit: &Limit, leases: Vec<Lease>) -> Vec<Lease> {
 /// Does an operation on the lease of this name. Returns whether the lease was live; `None` if that is not known.
 async fn do_named(
     limit: &Limit,
-    key: &str,
-    name: &str,
+    [policy, key, name]: [&str; 3],
     operation: impl FnOnce(Id) -> Operation,
 ) -> Option<bool> {
-    let resolved = Resolved::new(&limit.policy, key).ok()?; // it was resolved before
+    let resolved = Resolved::new(&limit.asks(policy)?.policy, key).ok()?; // it was resolved before
     let id = resolved.lease_id(name);
     limit.note(&resolved, operation(id)).await
 }

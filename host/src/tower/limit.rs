@@ -18,16 +18,22 @@ use crate::store::{Store, StoreError};
 /// Finds something of a request, if the request has it.
 pub(super) type Of<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
 
-/// A policy, and how its requests are read.
-pub(super) struct Limit {
+/// A policy, and what its requests ask of it.
+pub(super) struct Asks {
     pub(super) policy: Arc<Policy>,
-    pub(super) gateway: Gateway,
-    pub(super) store: Arc<Store>,
     pub(super) key: Option<Of<String>>,
-    pub(super) peer: Option<Of<IpAddr>>,
     pub(super) cost: Option<Of<u64>>,
     pub(super) class: Option<Of<String>>,
+    pub(super) signal_ppm: Option<Of<u32>>,
     pub(super) metering: Option<Arc<Metering>>,
+}
+
+/// The policies that decide on each request, and how requests are read.
+pub(super) struct Limit {
+    pub(super) asks: Vec<Asks>,
+    pub(super) gateway: Gateway,
+    pub(super) store: Arc<Store>,
+    pub(super) peer: Option<Of<IpAddr>>,
     pub(super) on_store_error: Arc<dyn Fn(&StoreError) + Send + Sync>,
     pub(super) clock: fn() -> Timestamp,
 }
@@ -43,27 +49,39 @@ pub(super) struct Passed {
 
 impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limit").field("policy", &self.policy.name()).finish_non_exhaustive()
+        let policies: Vec<_> = self.asks.iter().map(|asks| asks.policy.name()).collect();
+        f.debug_struct("Limit").field("policies", &policies).finish_non_exhaustive()
     }
 }
 
 impl Limit {
     /// The exchange of a request, or the response to a request without a key.
     pub(super) fn begin(&self, parts: &Parts) -> Result<Exchange, Response> {
-        let chosen = self.key.as_ref().and_then(|key| key(parts));
-        let key = chosen.map_or_else(|| self.key_of_sources(parts), Ok)?;
-        let class = self.class.as_ref().and_then(|class| class(parts));
-        let asked = Keyed {
-            key: &key,
-            cost: self.cost.as_ref().and_then(|cost| cost(parts)),
-            class: class.as_deref(),
-            reserves: self.metering.is_some(),
-            ..Keyed::default()
-        };
-        Ok(Exchange::of_key(&self.policy, &asked, &mut random))
+        if let [asks] = self.asks.as_slice() {
+            let (key, class) = self.key_and_class(asks, parts)?;
+            let asked = asks.keyed(&key, class.as_deref(), parts);
+            return Ok(Exchange::of_key(&asks.policy, &asked, &mut random));
+        }
+        let found = self.asks.iter().map(|asks| self.key_and_class(asks, parts));
+        let found: Vec<_> = found.collect::<Result<_, _>>()?;
+        let asked =
+            self.asks.iter().zip(&found).map(|(asks, (key, class))| {
+                (&asks.policy, asks.keyed(key, class.as_deref(), parts))
+            });
+        Ok(Exchange::of_keys(&asked.collect::<Vec<_>>(), &mut random))
     }
 
-    fn key_of_sources(&self, parts: &Parts) -> Result<String, Response> {
+    fn key_and_class(
+        &self,
+        asks: &Asks,
+        parts: &Parts,
+    ) -> Result<(String, Option<String>), Response> {
+        let chosen = asks.key.as_ref().and_then(|key| key(parts));
+        let key = chosen.map_or_else(|| self.key_of_sources(&asks.policy, parts), Ok)?;
+        Ok((key, asks.class.as_ref().and_then(|class| class(parts))))
+    }
+
+    fn key_of_sources(&self, policy: &Policy, parts: &Parts) -> Result<String, Response> {
         let head = Head {
             method: parts.method.as_str(),
             path: parts.uri.path(),
@@ -73,7 +91,7 @@ impl Limit {
             now: (self.clock)(),
             ..Head::default()
         };
-        key_of(&self.gateway, &self.policy, &head)
+        key_of(&self.gateway, policy, &head)
     }
 
     /// Decides on the request.
@@ -99,11 +117,17 @@ impl Limit {
         let leases = pass.leases;
         let reservations = pass.reservations.into_iter().map(|reservation| {
             let estimate = reservation.meter.estimate();
-            let meter = self.metering.as_ref().map(|metering| Meter::new(metering, estimate));
+            let metering = self.asks(&reservation.policy).and_then(|asks| asks.metering.as_ref());
+            let meter = metering.map(|metering| Meter::new(metering, estimate));
             Reservation { meter: meter.unwrap_or(reservation.meter), ..reservation }
         });
         let held = Held::begin(self, leases, reservations.collect());
         Passed { fields: pass.headers, held }
+    }
+
+    /// What is asked of the policy of this name.
+    pub(super) fn asks(&self, policy: &str) -> Option<&Asks> {
+        self.asks.iter().find(|asks| asks.policy.name() == policy)
     }
 
     async fn outcomes(self: &Arc<Self>, checks: &[Check]) -> Vec<Outcome> {
@@ -131,6 +155,19 @@ impl Limit {
                 (self.on_store_error)(&error);
                 None
             }
+        }
+    }
+}
+
+impl Asks {
+    fn keyed<'k>(&self, key: &'k str, class: Option<&'k str>, parts: &Parts) -> Keyed<'k> {
+        Keyed {
+            key,
+            cost: self.cost.as_ref().and_then(|cost| cost(parts)),
+            class,
+            signal_ppm: self.signal_ppm.as_ref().and_then(|signal| signal(parts)),
+            reserves: self.metering.is_some(),
+            ..Keyed::default()
         }
     }
 }

@@ -37,6 +37,7 @@
 
 mod body;
 mod builder;
+mod grpc;
 mod held;
 mod limit;
 mod service;

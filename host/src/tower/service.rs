@@ -15,6 +15,7 @@ use tower_service::Service;
 
 use super::body::ResponseBody;
 use super::builder::Builder;
+use super::grpc;
 use super::limit::{Limit, Passed};
 use crate::http_message;
 use crate::store::Store;
@@ -70,6 +71,7 @@ where
         let limit = Arc::clone(&self.limit);
         let (parts, body) = request.into_parts();
         let begun = limit.begin(&parts);
+        let is_grpc = grpc::is_call(&parts.headers);
         let answers_head = parts.method == Method::HEAD;
         let request = Request::from_parts(parts, body);
         Box::pin(async move {
@@ -79,7 +81,10 @@ where
             };
             match decided {
                 Ok(passed) => respond(inner.call(request), passed, answers_head).await,
-                Err(refusal) => Ok(http_message::response(refusal, ResponseBody::refusal)),
+                Err(refused) => {
+                    let refused = if is_grpc { grpc::refusal(refused) } else { refused };
+                    Ok(http_message::response(refused, ResponseBody::refusal))
+                }
             }
         })
     }

@@ -1,7 +1,9 @@
 //! Tests of the layer in front of services without a server.
 
+mod grpc;
 mod held;
 mod request;
+mod several;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

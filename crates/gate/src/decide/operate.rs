@@ -305,7 +305,8 @@ impl Limits {
         limits: Vec<Decision>,
     ) -> Verdict {
         let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
-        Verdict { at: now, decision, limits, factor, effect: Effect::Decision }
+        let (effect, degraded) = (Effect::Decision, false);
+        Verdict { at: now, decision, limits, factor, effect, degraded }
     }
 
     /// Returns unspent units to every limit on units over time, and takes granted units from every such limit.

@@ -22,6 +22,9 @@ pub struct Verdict {
     pub factor: Option<Probability>,
     /// What the operation did beside deciding.
     pub effect: Effect,
+    /// Whether a node has decided by its share of the limits, because the store could not be asked
+    /// ([`OnError::Local`](crate::OnError::Local)).
+    pub degraded: bool,
 }
 
 /// What an operation did beside deciding.
@@ -187,7 +190,14 @@ impl Verdict {
     /// The verdict on a listed key, on which there are no limits.
     #[must_use]
     pub const fn listed(at: Timestamp, decision: Decision) -> Self {
-        Self { at, decision, limits: Vec::new(), factor: None, effect: Effect::Decision }
+        Self {
+            at,
+            decision,
+            limits: Vec::new(),
+            factor: None,
+            effect: Effect::Decision,
+            degraded: false,
+        }
     }
 
     /// The same verdict as a refusal for ever, because some limits can never grant the cost.

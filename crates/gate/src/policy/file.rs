@@ -197,6 +197,7 @@ form! {
         key: Vec<JoinedSources> = by_ip(),
         cost: Cost = Cost::default(),
         on_error: OnError = OnError::default(),
+        nodes: Option<Bounded<1>> = None,
         on_change: OnChange = OnChange::default(),
         lease_retry_after: Span = Span(LEASE_RETRY_AFTER),
         placement: Placement = Placement::default(),
@@ -336,7 +337,7 @@ impl Cost {
 
 impl Form for OnError {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        node.one_of(&[("open", Self::Open), ("closed", Self::Closed)])
+        node.one_of(&[("open", Self::Open), ("closed", Self::Closed), ("local", Self::Local)])
     }
 }
 

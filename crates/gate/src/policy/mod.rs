@@ -9,6 +9,7 @@ mod metering;
 mod network;
 mod nodes;
 mod origin;
+mod outage;
 mod path;
 mod payers;
 mod persist;

@@ -34,6 +34,7 @@ pub struct Policy {
     pub(super) key: Vec<JoinedSources>,
     pub(super) cost: Cost,
     pub(super) on_error: OnError,
+    pub(super) least_nodes: Option<u64>,
     pub(super) on_change: OnChange,
     pub(super) lease_retry_after: Micros,
     pub(super) placement: Placement,
@@ -77,6 +78,8 @@ pub enum OnError {
     /// The request is refused.
     #[default]
     Closed,
+    /// Each node decides by its share of the limits. A node that cannot, refuses.
+    Local,
 }
 
 /// The assignment of keys to Durable Objects.

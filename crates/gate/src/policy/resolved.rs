@@ -82,6 +82,12 @@ impl Resolved {
         Self { idempotency: Some(Box::new(idempotency)), ..self }
     }
 
+    /// The same request, of which a repeat is another request.
+    #[must_use]
+    pub fn without_idempotency(&self) -> Self {
+        Self { idempotency: None, ..self.clone() }
+    }
+
     /// By what a repeat of the request is known; `None` if a repeat is another request.
     #[must_use]
     pub fn idempotency(&self) -> Option<Idempotency> {

@@ -112,10 +112,16 @@ impl core::error::Error for BlobError {}
 /// identifies the rule and the depth, and also the limits if an edit starts states afresh.
 #[must_use]
 pub fn name(policy: &Policy, record: &Record, key: &str) -> String {
-    let (policy_name, own) = (policy.name(), record.depth().of(key));
+    let own = record.depth().of(key);
     let rest = own.strip_prefix(policy.partition(key)).unwrap_or_else(|| never(own)); // every part begins with the partition
-    let partition = partition(policy, key);
-    alloc::format!("tidegate:{{{policy_name}:{partition}}}{rest}:{:016x}", record.identity())
+    alloc::format!("{}{rest}:{:016x}", partition_name(policy, key), record.identity())
+}
+
+/// How the names of all records of a key begin: `tidegate:{POLICY:PARTITION}`. It has the slot of a Redis Cluster that they
+/// have.
+#[must_use]
+pub fn partition_name(policy: &Policy, key: &str) -> String {
+    alloc::format!("tidegate:{{{}:{}}}", policy.name(), partition(policy, key))
 }
 
 /// The partition of a canonical key as it is written in a name.

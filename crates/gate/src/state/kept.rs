@@ -43,7 +43,7 @@ pub(crate) fn is_kept(operation: &Operation, verdict: &Verdict) -> bool {
 
 /// The words of an answer that is kept until this time.
 pub(crate) fn to_words(request: u64, until: Timestamp, verdict: &Verdict) -> Vec<u64> {
-    let Verdict { at, decision, limits, factor, effect } = verdict;
+    let Verdict { at, decision, limits, factor, effect, degraded: _ } = verdict; // none is kept that is
     let (kind, effect) = effect.to_numbers();
     let mut words = Vec::with_capacity(words(limits.len()));
     words.extend([request, until.0, at.0]);
@@ -74,7 +74,8 @@ pub(crate) fn verdict(words: &[u64], asked: Idempotency, now: Timestamp) -> Opti
             let reset_after = verdict.decision.reset_after();
             let decision = Decision::Deny { limit, remaining, retry_after, reset_after };
             let (limits, factor) = (Vec::new(), None);
-            Some(Verdict { at: now, decision, limits, factor, effect: Effect::OtherRequest })
+            let effect = Effect::OtherRequest;
+            Some(Verdict { at: now, decision, limits, factor, effect, degraded: false })
         }
     }
 }
@@ -90,7 +91,8 @@ fn of_words(words: &[u64]) -> Option<(u64, Timestamp, Verdict)> {
     let (decisions, rest) = limits.as_chunks();
     let limits = decisions.iter().map(decision).collect::<Option<Vec<_>>>()?;
     let decision = decision(&[d0, d1, d2, d3, d4])?;
-    let verdict = Verdict { at: Timestamp(at), decision, limits, factor, effect };
+    let at = Timestamp(at);
+    let verdict = Verdict { at, decision, limits, factor, effect, degraded: false };
     rest.is_empty().then_some((request, Timestamp(until), verdict))
 }
 

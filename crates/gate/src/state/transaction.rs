@@ -45,6 +45,7 @@
 //! ```
 
 mod ahead;
+mod outage;
 mod record_state;
 #[cfg(test)]
 mod tests;
@@ -191,8 +192,7 @@ impl Transaction {
 
     /// The slot of this name, which begins if there is none.
     fn slot(&mut self, name: String, policy: &Arc<Policy>, holds: Holds) -> Option<usize> {
-        let names = |slot: &usize| self.slots.get(*slot).map_or("", |slot| &slot.name);
-        match self.by_name.binary_search_by(|slot| names(slot).cmp(&name)) {
+        match self.by_name.binary_search_by(|slot| self.name_of(*slot).cmp(&name)) {
             Ok(at) => self.by_name.get(at).copied(),
             Err(at) => {
                 let slot = self.slots.len();
@@ -433,6 +433,10 @@ impl Transaction {
         joined.slots.iter().filter_map(|slot| self.slots.get(*slot))
     }
 
+    fn name_of(&self, slot: usize) -> &str {
+        self.slots.get(slot).map_or("", |slot| &slot.name)
+    }
+
     fn answer_of(&self, joined: &KeySlots) -> Option<&RecordState> {
         joined.answer.and_then(|slot| self.slots.get(slot))
     }
@@ -443,6 +447,12 @@ fn unreadable(slot: &RecordState, error: BlobError) -> TransactionError {
 }
 
 impl KeySlots {
+    /// The key.
+    #[must_use]
+    pub const fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+
     /// Whether this is the joined of this key.
     #[must_use]
     pub fn is_of(&self, resolved: &Resolved) -> bool {

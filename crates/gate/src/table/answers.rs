@@ -97,7 +97,9 @@ impl Table {
         if !has_room(self) {
             return match resolved.policy().on_error() {
                 OnError::Open => self.ask(resolved, now, operation),
-                OnError::Closed => Err(TableError::Full { max_bytes: self.max_bytes }),
+                OnError::Closed | OnError::Local => {
+                    Err(TableError::Full { max_bytes: self.max_bytes })
+                }
             };
         }
         self.answers.bytes = self.answers.bytes.saturating_add(bytes); // of the answer, while there is none yet

@@ -49,6 +49,7 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
     decided(it, allowed, &verdict.decision);
     it.some("denied", resolved.is_denied().then_some(true)); // no wait helps
     it.field("at_us", verdict.at.0);
+    it.some("degraded", verdict.degraded.then_some(BY_SHARE));
     // the lease or the reservation that the operation concerns
     it.some(if result.asked.is_of_reservation() { "id" } else { "lease" }, result.asked.lease());
     it.some("live", verdict.effect.live()); // whether it was live when it was renewed or released
@@ -86,6 +87,10 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
         it.some("zone_data", limit.limit.zone_version());
     });
 }
+
+/// Why a node has decided by itself.
+pub(crate) const BY_SHARE: &str =
+    "the store is unavailable, so this node decided by its share of the limits";
 
 fn decided(it: &mut Object<'_>, allowed: bool, decision: &Decision) {
     it.field("allowed", allowed);

@@ -244,8 +244,11 @@ fn show_policy(policy: &Policy, it: &mut Object<'_>) {
         match policy.on_error() {
             OnError::Open => "open",
             OnError::Closed => "closed",
+            OnError::Local => "local",
         },
     );
+    // among how many nodes at least the limits are divided in an outage, if the policy says so
+    it.some("nodes", policy.least_nodes());
     match policy.placement() {
         Placement::Key => it.field("placement", "key"),
         Placement::Shard(shards) => {

@@ -38,6 +38,21 @@ pub(super) fn key(
     target.plan(policies, Ask::Peek(CheckForm { cost, class, ..CheckForm::default() }), random)
 }
 
+/// `GET /v1/top` and `GET /v1/status`: whether keys are named as they are.
+pub(super) fn are_keys_clear(head: &Head<'_>) -> Result<bool, Response> {
+    let [keys] = fields(head, ["keys"])?;
+    match keys.as_deref() {
+        None | Some("hashed") => Ok(false),
+        Some("clear") => Ok(true),
+        Some(keys) => {
+            let found = Quoted(keys);
+            Err(invalid(alloc::format!(
+                "the query field `keys`: expected `hashed` or `clear`, found {found}"
+            )))
+        }
+    }
+}
+
 fn time(now_us: Option<String>) -> Result<Option<Bounded<0>>, Response> {
     let now_us = now_us.map(|now_us| whole("the query field `now_us`", &now_us, 0)).transpose()?;
     Ok(now_us.map(Bounded::clamped))

@@ -110,7 +110,13 @@ impl Gateway {
         let (client_ip, header) = (&|| Some("192.0.2.7".into()), &header);
         let head = Head { method, authority, path, query, header, client_ip, ..Head::default() };
         let (access, revision) = (&Access::OPEN, &RevisionTag::default());
-        let server = Server { policies: &self.policies, access, revision, metrics: &String::new };
+        let server = Server {
+            policies: &self.policies,
+            access,
+            revision,
+            metrics: &String::new,
+            watched: &|_, _| String::new(),
+        };
         let drawn = &mut self.drawn;
         let random = &mut || {
             *drawn += 1;

@@ -31,8 +31,12 @@ fn is_unauthorized(mut exchange: Exchange) -> bool {
     matches!(exchange.step(), Step::Done(Served::Response(response)) if response.status == 401)
 }
 
-const ADMINISTRATION: [(&str, &str); 2] =
-    [("DELETE", "/v1/keys/api/k"), ("POST", "/v1/keys/api/k/block")];
+const ADMINISTRATION: [(&str, &str); 4] = [
+    ("DELETE", "/v1/keys/api/k"),
+    ("POST", "/v1/keys/api/k/block"),
+    ("GET", "/v1/top?keys=clear"),
+    ("GET", "/v1/status?keys=clear"),
+];
 
 fn access(file: &str, decisions: Option<&str>, administration: Option<&str>) -> Access {
     let policies = Policies::parse(&(file.to_string() + POLICIES)).unwrap();
@@ -49,9 +53,15 @@ fn rights(access: &Access, token: Option<&str>) -> (bool, bool) {
     let headers: Vec<_> = authorization.iter().map(|it| ("authorization", it.as_str())).collect();
     let may = |call: &(&str, &str)| !is_unauthorized(sent(&policies(), access, *call, &headers));
     let administration = ADMINISTRATION.each_ref().map(may);
-    assert_eq!(administration[0], administration[1]);
-    let decisions = [("POST", "/v1/check"), ("GET", "/v1/keys/api/k")].each_ref().map(may);
-    assert_eq!(decisions[0], decisions[1]);
+    assert!(administration.iter().all(|may| *may == administration[0]), "{administration:?}");
+    let decisions = [
+        ("POST", "/v1/check"),
+        ("GET", "/v1/keys/api/k"),
+        ("GET", "/v1/top"),
+        ("GET", "/v1/status?keys=hashed"),
+    ];
+    let decisions = decisions.each_ref().map(may);
+    assert!(decisions.iter().all(|may| *may == decisions[0]), "{decisions:?}");
     (decisions[0], administration[0])
 }
 
@@ -279,5 +289,14 @@ fn the_version_of_a_file_is_read_from_the_query() {
             &[("authorization", "Bearer admin")],
         ));
         assert_eq!(refused.status, 400, "{query}: {}", refused.body);
+    }
+}
+
+#[test]
+fn keys_are_hashed_or_clear() {
+    let expected = "the query field `keys`: expected `hashed` or `clear`, found";
+    for target in ["/v1/top?keys=", "/v1/status?keys=all"] {
+        let response = answer(send("GET", target, &[TOKEN]));
+        assert!(response.status == 400 && response.body.contains(expected), "{response:?}");
     }
 }

@@ -440,3 +440,18 @@ fn a_verdict_is_worded_as_the_api_words_it() {
         serde_json::from_str(&crate::operation_json(&asked, verdict)).unwrap();
     assert_eq!((&worded["allowed"], &worded["remaining"]), (&true.into(), &3.into()));
 }
+
+#[test]
+fn an_answer_by_a_share_has_numbers_and_says_so() {
+    let policies: std::sync::Arc<Policies> = Policies::parse(POLICIES).unwrap().into();
+    let (exchange, checks) = read_check(&policies, r#"{"policy":"api","key":"k"}"#).unwrap();
+    let mut table = tidegate_gate::Table::new(1 << 20, tidegate_gate::KeyHasher::new(0));
+    let decided = table.ask(checks[0].resolved(), Timestamp(START), &checks[0].operation());
+    let verdict = tidegate_gate::Verdict { degraded: true, ..decided.unwrap() };
+    let response = super::decided(exchange, [crate::Outcome::Decided(verdict)].into());
+    let answer = super::json(&response);
+    assert_eq!((&answer["allowed"], &answer["remaining"]), (&json!(true), &json!(2)), "{answer}");
+    let said = "the store is unavailable, so this node decided by its share of the limits";
+    assert_eq!(answer["degraded"], said);
+    assert!(header(&response, "ratelimit").is_some());
+}

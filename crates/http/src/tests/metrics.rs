@@ -65,6 +65,44 @@ fn checks_are_counted_by_policy_and_outcome() {
 }
 
 #[test]
+fn every_answer_of_on_error_is_counted() {
+    let more = "[policies.local]\non_error = 'local'\n\
+        limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]\n";
+    let policies: Arc<Policies> = Policies::parse(&(POLICIES.to_string() + more)).unwrap().into();
+    let metrics = Metrics::new(&policies, None);
+    let by_share = |allowed| match decided(allowed) {
+        Outcome::Decided(verdict) => Outcome::Decided(Verdict { degraded: true, ..verdict }),
+        other => other,
+    };
+    for (policy, outcome) in [
+        ("open", down()),
+        ("api", down()),
+        ("api", decided(true)),
+        ("local", by_share(true)),
+        ("local", by_share(true)),
+        ("local", by_share(false)),
+        ("local", down()),
+        ("local", decided(false)),
+    ] {
+        count(&metrics, &policies, policy, 1, &outcome);
+    }
+    let text = metrics.text(1, &[]);
+    for line in [
+        r#"tidegate_on_error_total{policy="open",answer="open"} 1"#,
+        r#"tidegate_on_error_total{policy="open",answer="closed"} 0"#,
+        r#"tidegate_on_error_total{policy="api",answer="closed"} 1"#,
+        r#"tidegate_on_error_total{policy="local",answer="local_allowed"} 2"#,
+        r#"tidegate_on_error_total{policy="local",answer="local_refused"} 1"#,
+        r#"tidegate_on_error_total{policy="local",answer="closed"} 1"#,
+        r#"tidegate_decisions_total{policy="local",outcome="allowed"} 2"#,
+        r#"tidegate_decisions_total{policy="local",outcome="refused"} 2"#,
+        r#"tidegate_decisions_total{policy="local",outcome="error"} 1"#,
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn counters_go_on_after_an_edit() {
     let all = policies();
     let metrics = Metrics::new(&all, None);

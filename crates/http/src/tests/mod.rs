@@ -48,7 +48,7 @@ fn policies() -> Arc<Policies> {
 }
 
 /// A check with this body, which waits to be decided; or its refusal.
-fn read_check(
+pub(crate) fn read_check(
     policies: &Arc<Policies>,
     body: impl AsRef<str>,
 ) -> Result<(Exchange, Vec<Check>), Response> {
@@ -92,7 +92,13 @@ fn sent(
     headers: &[(&str, &str)],
 ) -> Exchange {
     let revision = &RevisionTag::default();
-    let server = crate::Server { policies, access, revision, metrics: &String::new };
+    let server = crate::Server {
+        policies,
+        access,
+        revision,
+        metrics: &String::new,
+        watched: &|_, _| String::new(),
+    };
     with_head(line, headers, |head| Exchange::new(&server, head, &mut || Some(7)))
 }
 

@@ -25,15 +25,15 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
         "Ok(Answered { verdict, is_settled: true }) => Ok(verdict),", "Ok(Answered { verdict, is_settled }) if is_settled || !verdict.decision.is_allowed() => Ok(verdict),"),
     ("a failed operation is granted", PARTITION,
         "            for (asked, _) in decided.drain(..) {
-                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));",
+                let answer = on_error.answer(&asked, Some(transaction), failure);",
         "            for (asked, verdict) in decided.drain(..) {
-                let answer = verdict.ok_or_else(|| failure.clone());
-                answers.push_back((of_each_key.remove(asked), answer));"),
+                let _ = (&on_error, &transaction);
+                let answer = verdict.ok_or_else(|| failure.clone());"),
     ("the transaction is kept after a failure", PARTITION,
-        "                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));
+        "                answers.push_back((of_each_key.remove(asked), answer));
             }
         }
-        self.forget();", "                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));
+        self.forget();", "                answers.push_back((of_each_key.remove(asked), answer));
             }
         }"),
     ("a contended operation is granted", PARTITION,
@@ -71,7 +71,8 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
         "if partition.lost_for(at) > self.options.patience {", "if partition.lost_for(at) >= self.options.patience {"),
     ("a refused write is tried again", AUTHORITY,
         "                SwapOutcome::Refused(found, error) => {
-                    partition.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);",
+                    let failure = (now, &Failure::Store(error));
+                    partition.give_up(&found, failure, (&mut on_failure, &mut self.answers));",
         "                SwapOutcome::Refused(found, _) => {
                     partition.found(found, now, &mut self.answers);"),
     ("a partition is not ready again after a swap", AUTHORITY,

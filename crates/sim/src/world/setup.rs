@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use tidegate_gate::Micros;
-use tidegate_tier::authority;
+use tidegate_tier::{authority, outage};
 
 use super::clock::{Clock, Ticks};
 use super::parameter::Parameter;
@@ -127,6 +127,7 @@ impl Setup {
     /// The options of an authority.
     pub(super) fn authority(&self, is_only_writer: bool) -> authority::Options {
         authority::Options {
+            outage: outage::Options::default(),
             remembered: self.remembered,
             is_only_writer,
             most_waiting: self.most_waiting,

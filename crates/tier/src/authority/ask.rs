@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::outage;
 use tidegate_gate::{Limits, Micros, Operation, Resolved, Timestamp, TransactionError, Verdict};
 
 /// How an authority uses memory and time.
@@ -20,6 +21,8 @@ pub struct Options {
     /// The largest difference between any two clocks of the nodes and of the store. States are kept this much
     /// longer, because they expire by the clock of the store.
     pub ttl_margin: Micros,
+    /// How much a node remembers while the store cannot be asked. An only writer is no node.
+    pub outage: outage::Options,
     /// How long other writers may come first, by the time that [`Authority::handle`](super::Authority::handle) is given. Then the
     /// operations of the partition get [`Failure::Contended`].
     pub patience: Micros,
@@ -39,6 +42,7 @@ impl Default for Options {
             is_only_writer: false,
             most_records: 64,
             ttl_margin: Micros(10_000_000),
+            outage: outage::Options::default(),
             patience: Micros(1_000_000),
             most_wait: Micros(10_000_000),
             seed: 0,

@@ -9,11 +9,12 @@ use core::mem;
 
 use compact_str::CompactString;
 use tidegate_gate::{
-    Answered, Due, KeySlots, Micros, Operation, Policy, Resolved, Timestamp, Transaction, Used,
-    Verdict, Write, never,
+    Answered, Due, KeySlots, Micros, OnError, Operation, Policy, Resolved, Timestamp, Transaction,
+    Used, Verdict, Write, never,
 };
 
 use super::ask::{Completion, Failure, Queued};
+use super::on_failure::OnFailure;
 use crate::count::less;
 
 /// How many operations may wait for one partition.
@@ -38,7 +39,7 @@ pub(super) struct Partition<T> {
     pub(super) policy: Arc<Policy>,
     pub(super) name: CompactString,
     is_only_writer: bool,
-    transaction: Transaction,
+    pub(super) transaction: Transaction,
     /// The joined of the key that was asked about last.
     joined: Option<KeySlots>,
     /// `None` while nothing waits.
@@ -321,7 +322,7 @@ impl<T> Partition<T> {
         &mut self,
         found: &[Option<Vec<u8>>],
         (now, failure): (Option<Timestamp>, &Failure<E>),
-        answers: &mut VecDeque<Completion<T, E>>,
+        (on_error, answers): (&mut OnFailure<'_>, &mut VecDeque<Completion<T, E>>),
     ) {
         let names: Vec<String> = self.transaction.used().map(|used| used.name.into()).collect();
         let mut of_name = BTreeMap::new();
@@ -345,7 +346,7 @@ impl<T> Partition<T> {
                 {
                     Ok(verdict)
                 }
-                _ => Err(failure.clone()),
+                _ => on_error.answer(&asked, Some(&alone), failure),
             };
             answers.push_back((of_each_key.remove(asked), answer));
         }
@@ -356,12 +357,14 @@ impl<T> Partition<T> {
     pub(super) fn failed<E: Clone>(
         &mut self,
         failure: &Failure<E>,
-        answers: &mut VecDeque<Completion<T, E>>,
+        (on_error, answers): (&mut OnFailure<'_>, &mut VecDeque<Completion<T, E>>),
     ) {
-        if let Some(busy) = &mut self.busy {
+        let Self { busy, transaction, .. } = self;
+        if let Some(busy) = busy {
             let Queue { decided, of_each_key, .. } = &mut **busy;
             for (asked, _) in decided.drain(..) {
-                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));
+                let answer = on_error.answer(&asked, Some(transaction), failure);
+                answers.push_back((of_each_key.remove(asked), answer));
             }
         }
         self.forget();
@@ -371,19 +374,26 @@ impl<T> Partition<T> {
     pub(super) fn fail_waiting<E: Clone>(
         &mut self,
         failure: &Failure<E>,
-        answers: &mut VecDeque<Completion<T, E>>,
+        (on_error, answers): (&mut OnFailure<'_>, &mut VecDeque<Completion<T, E>>),
     ) {
-        self.failed(failure, answers);
-        if let Some(busy) = &mut self.busy {
+        self.failed(failure, (on_error, answers));
+        let Self { busy, transaction, .. } = self;
+        if let Some(busy) = busy {
             let Queue { waiting, of_each_key, .. } = &mut **busy;
             for asked in waiting.drain(..) {
-                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));
+                let answer = on_error.answer(&asked, Some(transaction), failure);
+                answers.push_back((of_each_key.remove(asked), answer));
             }
         }
     }
 
+    /// Forgets what was decided. What was seen last is of use in an outage; a swap compares it in any case.
     fn forget(&mut self) {
-        (self.transaction, self.joined) = (new_transaction(self.is_only_writer), None);
+        if self.policy.on_error() == OnError::Local && !self.is_only_writer {
+            self.transaction.revert();
+        } else {
+            (self.transaction, self.joined) = (new_transaction(self.is_only_writer), None);
+        }
         if let Some(busy) = &mut self.busy {
             busy.lost_since = None;
         }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashTable;
 use slab::Slab;
-use tidegate_gate::{KeyHasher, Policy};
+use tidegate_gate::{KeyHasher, Policy, Resolved, Transaction};
 
 use super::ask::{Options, Queued};
 use super::partition::{Partition, Queue};
@@ -84,16 +84,30 @@ impl<T> Partitions<T> {
         partition.push(asked).map(|()| wakes.then_some(id))
     }
 
+    fn find(&self, hash: u64, resolved: &Resolved) -> Option<usize> {
+        let is = |id: &usize| {
+            let partition = self.partitions.get(*id);
+            partition.is_some_and(|partition| {
+                Arc::ptr_eq(&partition.policy, resolved.policy())
+                    && partition.name == resolved.partition()
+            })
+        };
+        self.by_name.find(hash, is).copied()
+    }
+
+    /// What was last seen of the partition of a key.
+    pub(super) fn last_seen(&self, resolved: &Resolved) -> Option<&Transaction> {
+        let id = self.find(hash(&self.hasher, resolved.policy(), resolved.partition()), resolved);
+        id.and_then(|id| self.partitions.get(id)).map(|partition| &partition.transaction)
+    }
+
     fn find_or_add(&mut self, asked: &Queued<T>) -> usize {
         let (policy, name) = (asked.resolved.policy(), asked.resolved.partition());
         let hash = hash(&self.hasher, policy, name);
-        let is = |partition: &Partition<T>| {
-            Arc::ptr_eq(&partition.policy, policy) && partition.name == name
-        };
-        let Self { partitions, by_name, hasher, .. } = self;
-        if let Some(id) = by_name.find(hash, |id| partitions.get(*id).is_some_and(is)) {
-            return *id;
+        if let Some(id) = self.find(hash, &asked.resolved) {
+            return id;
         }
+        let Self { partitions, by_name, hasher, .. } = self;
         let partition = Partition::new(&asked.resolved, self.is_only_writer);
         self.remembered = self.remembered.saturating_add(partition.bytes()); // it is idle until it wakes
         let id = partitions.insert(partition);

@@ -10,6 +10,7 @@ use tidegate_gate::{
 
 mod memory;
 mod only_writer;
+mod outage;
 
 use super::{Authority, Failure, Options, Queued, Swap, SwapOutcome};
 
@@ -157,7 +158,7 @@ fn a_store_that_is_known_not_to_answer_fails_what_waits_and_not_what_is_under_wa
     for (token, key) in [(1, "a"), (2, "b"), (3, "b")] {
         ask(&mut authority, &policy, key, 0, token);
     }
-    authority.fail_waiting(&"away");
+    authority.fail_waiting(&"away", None);
     let away = || Err(Failure::Store("away"));
     assert_eq!(answers(&mut authority), [(2, away()), (3, away())]);
     assert_eq!(authority.waiting(), 2, "the operations on the partition that is under way");

@@ -118,7 +118,8 @@ impl LocalVerdict {
             Source::Reported(at, decision, factor) => {
                 let (at, decision, factor) = (*at, *decision, Some(*factor));
                 let limits = vec![decision];
-                return Verdict { at, decision, limits, factor, effect: Effect::Decision };
+                let effect = Effect::Decision;
+                return Verdict { at, decision, limits, factor, effect, degraded: false };
             }
             Source::Refused(verdict, elapsed) => (verdict, verdict.at.saturating_add(*elapsed)),
             Source::Spent(verdict, held) => (verdict, held.granted_at),
@@ -134,6 +135,7 @@ impl LocalVerdict {
             limits: verdict.limits.iter().map(each).collect(),
             factor: verdict.factor,
             effect: Effect::Decision,
+            degraded: false,
         }
     }
 }

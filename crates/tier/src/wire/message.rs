@@ -306,7 +306,7 @@ fn verdict(message: &mut Reader<'_>) -> Result<Verdict, WireError> {
     }
     let effect = Effect::of_numbers(kind, numbers)
         .ok_or(WireError::Number { expected, found: kind.into() })?;
-    Ok(Verdict { at, decision, limits, factor, effect })
+    Ok(Verdict { at, decision, limits, factor, effect, degraded: false })
 }
 
 fn write_decision(message: &mut Writer, decision: &Decision) {

@@ -114,7 +114,7 @@ impl Limiter {
         let (form, now) = (older(form)?, timestamp(now)?);
         self.last_call = None;
         let is_one_of_several = is_one_of_several && self.policy.name() != UNNAMED;
-        let asked = Keyed { key, cost, class: None, form, reserves, is_one_of_several };
+        let asked = Keyed { key, cost, form, reserves, is_one_of_several, ..Keyed::default() };
         let random = &mut || self.chance.number();
         let mut exchange = Exchange::of_key(&self.policy, &asked, random);
         let mut granted = Granted::default();

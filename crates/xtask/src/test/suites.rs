@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::{Suite, Tally, circles};
+use super::{Suite, Tally, circles, trees};
 use crate::build::{self, Artifact};
 use crate::run::{cargo, command, metadata, root};
 use crate::{docs, fuzz, install, release};
@@ -30,7 +30,7 @@ const NATIVE: [&str; 9] = [
 const SYSTEM: &str = "tidegate-tests";
 
 /// The features of the library, each without the others.
-const HOST_FEATURES: [&str; 3] = ["", "redis", "tower"];
+const HOST_FEATURES: [&str; 6] = ["", "redis", "tower", "client", "reqwest", "command"];
 
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const NO_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
@@ -52,6 +52,7 @@ fn lint(tally: &mut Tally) -> Result<()> {
     let fuzz = ["fmt", "--check", "--manifest-path", "tests/fuzz/Cargo.toml"];
     tally.watch("rustfmt, fuzz targets", cargo(&fuzz))?;
     circles::check(&folders()?)?;
+    trees::check()?;
     install::wasm_target()?;
     let clippy = ["clippy", "--quiet"];
     let native = [&clippy[..], &NATIVE[..7], &["--all-targets"], &NO_WARNINGS].concat();
@@ -80,11 +81,13 @@ fn lint(tally: &mut Tally) -> Result<()> {
 
 fn msrv(tally: &mut Tally) -> Result<()> {
     let libraries = release::PUBLISHED.iter().flat_map(|name| ["--package", name]);
-    let features = ["--no-default-features", "--features", "tidegate/redis,tidegate/tower"];
+    let features = "tidegate/client,tidegate/command,tidegate/reqwest,tidegate/tls,tidegate/tower";
+    let features = ["--no-default-features", "--features", features];
     let libraries: Vec<&str> = libraries.chain(features).collect();
     tally.check_with(&release::oldest_rust("tidegate")?, &libraries)?;
-    // the command needs the Rust that wasmtime needs, as the rest of the workspace does
-    tally.check_with(env!("CARGO_PKG_RUST_VERSION"), &["--package", "tidegate"])
+    // replays need the Rust that wasmtime needs, as the rest of the workspace does
+    let replay = ["--package", "tidegate", "--features", "replay"];
+    tally.check_with(env!("CARGO_PKG_RUST_VERSION"), &replay)
 }
 
 fn rust(tally: &mut Tally) -> Result<()> {

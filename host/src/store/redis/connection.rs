@@ -6,18 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{AsyncCommands, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::dialer::{Dialer, Open, no_handshake};
-use super::options::RedisTls;
+use super::destination::Destination;
+use super::dialer::{Open, no_handshake};
 use crate::store::error::StoreError;
 
 /// A connection on which this many questions in a row missed the deadline counts as dead.
-const MOST_MISSED: u32 = 2;
+pub(super) const MOST_MISSED: u32 = 2;
 
 /// A dead connection is replaced once it is at least this old. So the store connects no more often than
 /// this to a Redis that stays unreachable or read-only.
@@ -30,7 +28,7 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// One connection for all callers. It is replaced when it is dead or leads to a server that is not the
 /// master.
 pub(super) struct Connection {
-    dialer: Arc<Dialer>,
+    destination: Arc<Destination>,
     deadline: Duration,
     /// Opened at the first use, because a connection needs a runtime to live in.
     current: Mutex<Option<Arc<Attempt>>>,
@@ -51,10 +49,10 @@ struct Attempt {
 }
 
 impl Connection {
-    /// A connection to the Redis at `url`. It connects at the first question.
-    pub(super) fn new(url: &str, files: &RedisTls, deadline: Duration) -> Result<Self, StoreError> {
-        let dialer = Arc::new(Dialer::new(url, files, tcp_settings(deadline))?);
-        Ok(Self { dialer, deadline, current: Mutex::new(None) })
+    /// A connection that leads there. It connects at the first question.
+    pub(super) fn new(destination: Destination) -> Self {
+        let deadline = destination.dialer.deadline;
+        Self { destination: Arc::new(destination), deadline, current: Mutex::new(None) }
     }
 
     /// Asks Redis whether it is there if the connection was idle, because Redis closes idle connections. After a
@@ -145,9 +143,9 @@ impl Connection {
             is_dead: AtomicBool::new(false),
         });
         let connecting = Arc::clone(&attempt);
-        let (dialer, deadline) = (Arc::clone(&self.dialer), self.deadline);
+        let destination = Arc::clone(&self.destination);
         tokio::spawn(async move {
-            let connection = dialer.connect(deadline, &connecting.in_handshake).await;
+            let connection = destination.connect(&connecting.in_handshake).await;
             if connection.is_err() {
                 connecting.end(); // its error answers nobody who asks later
             }
@@ -206,17 +204,4 @@ fn is_final(error: &RedisError) -> bool {
                     | ServerErrorKind::BusyLoading
             )
         )
-}
-
-/// With these settings the kernel ends a connection whose peer is gone, even while the connection is idle.
-fn tcp_settings(deadline: Duration) -> TcpSettings {
-    let probes = TcpKeepalive::new()
-        .with_time(Duration::from_secs(10))
-        .with_interval(Duration::from_secs(5));
-    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(probes);
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout((deadline * MOST_MISSED).max(Duration::from_secs(1)));
-    #[cfg(not(target_os = "linux"))]
-    let _ = deadline;
-    settings
 }

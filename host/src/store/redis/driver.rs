@@ -1,19 +1,22 @@
 //! The task that drives the authority: it takes the operations, keeps some swaps under way, and answers.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tidegate_gate::{Micros, Operation, Resolved, Timestamp, Verdict};
+use tidegate_gate::{Micros, Operation, Resolved, Timestamp};
 use tidegate_tier::Authority;
-use tidegate_tier::authority::{Failure, Options, Queued, Swap, SwapOutcome};
+use tidegate_tier::authority::{Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
 
-use super::shared::{MOST_DEADLINES, Shared};
+use super::outage::{Recovered, Recovery};
+use super::shared::{MOST_DEADLINES, Shared, Token, VerdictOrFailure};
 use super::swap::Call;
+use crate::clock::micros;
 use crate::store::error::StoreError;
 
 /// How many calls of the script are under way at once. With fewer, Redis waits for the driver; with more, the
@@ -23,21 +26,22 @@ const MOST_CALLS: usize = 4;
 /// How many operations the driver takes before it looks for answers again.
 const MOST_TAKEN: usize = 1_024;
 
-/// Where an answer goes.
-pub(super) type Token = oneshot::Sender<VerdictOrFailure>;
-
-pub(super) type VerdictOrFailure = Result<Verdict, Failure<StoreError>>;
-
-/// Gives operations to the driver.
+/// Gives operations to the drivers. Each server has a driver of its own, so no server waits for another one.
 pub(super) struct Queue {
     pub(super) shared: Arc<Shared>,
-    /// Where the driver takes operations from; `None` until the first one.
-    driver: Mutex<Option<mpsc::UnboundedSender<Queued<Token>>>>,
+    /// Where the driver of a server takes operations from, by the number of the server.
+    drivers: Mutex<HashMap<u64, mpsc::UnboundedSender<Queued<Token>>>>,
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.shared.away.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Queue {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, driver: Mutex::new(None) }
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, drivers: Mutex::default() }
     }
 
     pub(super) fn begin(
@@ -47,15 +51,17 @@ impl Queue {
         operation: Operation,
     ) -> oneshot::Receiver<VerdictOrFailure> {
         let (token, answer) = oneshot::channel();
+        let server = self.shared.number(resolved);
         let (resolved, at) = (resolved.clone(), Micros::ZERO); // the driver has the clock
-        self.send(Queued { resolved, now, at, operation, token });
+        self.send(server, Queued { resolved, now, at, operation, token });
         answer
     }
 
-    /// Gives an operation to the driver. Starts the driver if it does not run, or if its runtime has ended.
-    fn send(&self, queued: Queued<Token>) {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsent = match &*driver {
+    /// Gives an operation to the driver of a server. Starts the driver if it does not run, or if its runtime has ended. The
+    /// drivers of servers that are gone end when they have answered.
+    fn send(&self, server: u64, queued: Queued<Token>) {
+        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsent = match drivers.get(&server) {
             Some(sender) => match sender.send(queued) {
                 Ok(()) => return,
                 Err(unsent) => unsent.0,
@@ -64,7 +70,8 @@ impl Queue {
         };
         let (sender, taken) = mpsc::unbounded_channel();
         let _ = sender.send(unsent); // the receiver is here
-        *driver = Some(sender);
+        drivers.retain(|server, _| self.shared.servers.has(*server));
+        drivers.insert(server, sender);
         tokio::spawn(Driver::new(Arc::clone(&self.shared)).run(taken));
     }
 }
@@ -76,6 +83,7 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     authority: Authority<Token, StoreError>,
     calls: FuturesUnordered<BoxFuture<'static, Ended>>,
+    recovery: Recovery,
     began: Instant,
 }
 
@@ -89,18 +97,25 @@ impl Driver {
             ..Options::default()
         };
         let authority = Authority::new(options);
-        Self { shared, authority, calls: FuturesUnordered::new(), began: Instant::now() }
+        let (calls, recovery) = (FuturesUnordered::new(), Recovery::default());
+        Self { shared, authority, calls, recovery, began: Instant::now() }
     }
 
     /// Runs until the store is dropped and all operations are answered.
     pub(super) async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Queued<Token>>) {
         let mut taken = Vec::with_capacity(MOST_TAKEN);
-        let before = self.shared.overloaded.load(Ordering::Relaxed); // of a driver whose runtime has ended
+        let mut overloaded = 0;
         let mut is_open = true;
-        while is_open || !self.calls.is_empty() {
+        // after its server is gone, a driver still tells the others what this host has decided by itself
+        while is_open || !self.calls.is_empty() || self.is_recovering() {
             tokio::select! {
                 biased;
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
+                Some(event) = self.recovery.next(), if !self.recovery.is_empty() => match event {
+                    Recovered::Back => self.authority.handle_back(),
+                    Recovered::Told(owed, told) => self.authority.handle_told(owed, told),
+                    Recovered::Resumed => {}
+                },
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
                     let (_, at) = self.times();
@@ -109,13 +124,20 @@ impl Driver {
                     }
                 }
             }
+            self.tell();
             self.begin();
-            let overloaded = before.saturating_add(self.authority.overloaded());
-            self.shared.overloaded.store(overloaded, Ordering::Relaxed);
+            let counted = self.authority.overloaded();
+            self.shared.overloaded.fetch_add(counted.saturating_sub(overloaded), Ordering::Relaxed);
+            overloaded = counted;
             while let Some((token, answer)) = self.authority.poll_answer() {
                 let _ = token.send(answer); // the caller may be gone
             }
         }
+    }
+
+    /// Whether Redis must still be told something, unless nobody asks the store any more.
+    fn is_recovering(&self) -> bool {
+        !self.recovery.is_empty() && !self.shared.away.is_over.load(Ordering::Relaxed)
     }
 
     /// Begins calls while the authority has swaps.
@@ -125,20 +147,40 @@ impl Driver {
             let Some(swap) = self.authority.poll_swap(times, oneshot::Sender::is_closed) else {
                 return;
             };
-            let call = Call::new(&self.shared.options, &mut self.authority, &swap);
+            let call = Call::new(&self.shared, &mut self.authority, &swap);
             let shared = Arc::clone(&self.shared);
             self.calls.push(Box::pin(async move { (swap, call.make(&shared).await) }));
         }
     }
 
+    /// Tells Redis what this host has decided by itself.
+    fn tell(&mut self) {
+        let (now, at) = self.times();
+        let Some(now) = now else { return };
+        while self.recovery.may_tell()
+            && let Some(owed) = self.authority.poll_owed(now)
+        {
+            let (token, answer) = oneshot::channel();
+            let (resolved, operation) = (owed.resolved.clone(), owed.operation);
+            self.authority.ask(Queued { resolved, now, at, operation, token });
+            self.recovery.tell(owed, answer);
+        }
+    }
+
     fn end(&mut self, (swap, outcomes): Ended) {
         let times = self.times();
+        if let Some(nodes) = self.shared.presence.nodes() {
+            self.authority.handle_nodes(nodes);
+        }
         match outcomes {
             Ok(outcomes) => self.authority.handle(swap, outcomes, times),
             Err(error) => {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
-                self.authority.fail_waiting(&error);
+                self.authority.fail_waiting(&error, times.0);
+                if self.authority.handle_away() {
+                    self.recovery.await_back(&self.shared, &error);
+                }
             }
         }
     }
@@ -148,9 +190,4 @@ impl Driver {
         let now = self.shared.options.clock.map(|clock| clock());
         (now, Micros(micros(self.began.elapsed())))
     }
-}
-
-/// A span in µs.
-pub(super) fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

@@ -7,14 +7,21 @@
 //!
 //! If the connection is lost while a grant is being written, the store cannot know whether Redis has
 //! stored it. The request then gets the policy's `on_error`, and its cost may be gone. This store never
-//! writes a grant a second time.
+//! writes a grant a second time. In a Cluster it sends a call again only if a node said that it has not executed it.
 
 mod address;
+mod announce;
+mod cluster;
 mod connection;
+mod destination;
 mod dialer;
 mod driver;
 mod node;
 mod options;
+mod outage;
+mod presence;
+mod sentinel;
+mod servers;
 mod shared;
 mod swap;
 #[cfg(feature = "tls")]
@@ -26,17 +33,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::AsyncCommands;
-use tidegate_gate::{Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
+use redis::Cmd;
+use tidegate_gate::{OnError, Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
 use tidegate_tier::authority::Failure;
 use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
 
-use self::connection::Connection;
-use self::driver::{Queue, VerdictOrFailure};
+use self::announce::announce;
+use self::driver::Queue;
 use self::node::{Node, Step};
 pub use self::options::{RedisClientFiles, RedisOptions, RedisTls};
-use self::shared::{MOST_DEADLINES, Shared};
+use self::outage::Away;
+use self::presence::Presence;
+use self::servers::Servers;
+use self::shared::{MOST_DEADLINES, Shared, VerdictOrFailure};
 use super::error::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
@@ -46,8 +56,8 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
 ///
 /// The operations on one partition that wait together are decided together. A decision takes one round trip if this
 /// store has seen the key's states and no other host has changed them since, and one more otherwise. A caller
-/// waits for the round trip under way on its key and then for its own. At most 131,072 operations wait, at
-/// most 16,384 for one partition, and at most 8,192 on one key; a further operation gets
+/// waits for the round trip under way on its key and then for its own. At most 131,072 operations wait (in a Cluster for
+/// each master), at most 16,384 for one partition, and at most 8,192 on one key; a further operation gets
 /// [`StoreError::Overloaded`] at once. In an outage every caller gets an error after one deadline.
 ///
 /// ```no_run
@@ -79,20 +89,25 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// A store in the Redis at `url`, such as `redis://127.0.0.1:6379`, or `rediss://…` over TLS with the feature
-    /// `tls`. The store reads the files for TLS now, and connects at the first operation. It connects again when the connection is lost, when two questions in a row get no
-    /// answer, or when the server takes no writes.
+    /// A store in the Redis at `url`: one server (`redis://HOST:PORT`), a Cluster by some of its nodes
+    /// (`redis+cluster://HOST:PORT,HOST:PORT`), or the master that sentinels name
+    /// (`redis+sentinel://HOST:PORT,HOST:PORT/MASTER`); with `rediss` in place of `redis` over TLS, by the feature `tls`.
+    ///
+    /// The store reads the files for TLS now, and connects at the first operation. It connects again when a connection
+    /// is lost, when two questions in a row get no answer, or when the server takes no writes.
     ///
     /// # Errors
     /// Returns [`StoreError::Address`] if the URL is not one of a Redis, and [`StoreError::Tls`] if a file for TLS
     /// cannot be used.
     pub fn new(url: &str, mut options: RedisOptions) -> Result<Self, StoreError> {
         options.deadline = options.deadline.min(LONGEST_DEADLINE);
-        let connection = Connection::new(url, &options.tls, options.deadline)?;
+        let servers = Servers::new(url, &options)?;
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
         let overloaded = AtomicU64::new(0);
-        let shared = Arc::new(Shared { connection, options, seed, overloaded });
+        let presence = Presence::new(RandomState::new().hash_one("host"));
+        let away = Away::default();
+        let shared = Arc::new(Shared { servers, options, seed, overloaded, presence, away });
         let queue = Arc::new(Queue::new(Arc::clone(&shared)));
         Ok(Self { shared, queue, node })
     }
@@ -102,7 +117,25 @@ impl Redis {
     /// # Errors
     /// Returns [`StoreError::Redis`] or [`StoreError::Deadline`] if Redis does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.shared.connection.ask(|mut connection| async move { connection.ping().await }).await
+        self.shared.servers.ping().await
+    }
+
+    /// Announces this host to the others: see [`Store::announce`](crate::Store::announce).
+    pub fn announce(&self) {
+        announce(&self.shared);
+    }
+
+    /// The number of hosts that were last seen on this Redis, this one included; `None` before this host has
+    /// [announced](Self::announce) itself.
+    #[must_use]
+    pub fn hosts(&self) -> Option<u64> {
+        self.shared.presence.nodes()
+    }
+
+    /// Why Redis is known to be away, if policies with `on_error = "local"` are decided by this host's share meanwhile.
+    #[must_use]
+    pub fn outage(&self) -> Option<StoreError> {
+        self.shared.away.cause()
     }
 
     /// What this host has answered without asking Redis; `None` if it may not.
@@ -123,6 +156,9 @@ impl Redis {
         operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
         let operation = operation.into();
+        if resolved.policy().on_error() == OnError::Local {
+            self.announce();
+        }
         if let Rule::Listed(decision) = resolved.rule() {
             return Ok(Verdict::listed(now, decision));
         }
@@ -156,7 +192,9 @@ impl Redis {
             Err(answer) => return Ok(answer.verdict()),
         };
         let verdict = self.answer(asked, resolved).await?;
-        node.handle_verdict(resolved, &operation, &verdict, sent);
+        if !verdict.degraded {
+            node.handle_verdict(resolved, &operation, &verdict, sent);
+        }
         Ok(verdict)
     }
 
@@ -191,7 +229,7 @@ impl Redis {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        self.shared.get(&names).await
+        self.shared.get(self.shared.slot_of_all(&names), &names).await
     }
 
     /// Deletes all stored records of a key, including those that it shares with other keys.
@@ -203,11 +241,12 @@ impl Redis {
         if names.is_empty() {
             return Ok(());
         }
-        let names = &names;
-        self.shared
-            .connection
-            .ask(|mut connection| async move { connection.unlink(names).await })
-            .await
+        let unlink = Cmd::unlink(&names);
+        let sent = self.shared.servers.send(&[(self.shared.slot_of_all(&names), &unlink)]).await;
+        for answer in sent {
+            answer?.extract_error()?;
+        }
+        Ok(())
     }
 
     /// The number of operations that got [`StoreError::Overloaded`].

@@ -9,7 +9,8 @@ use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::NodeCache;
 use tidegate_tier::cache::{Counts, LocalVerdict, NodeStep, Options, Transmit, VerdictOf};
 
-use super::driver::{Queue, micros};
+use super::driver::Queue;
+use crate::clock::micros;
 
 /// The refusals, units and factors of this host.
 pub(super) struct Node {

@@ -2,39 +2,100 @@
 
 use std::sync::atomic::AtomicU64;
 
-use redis::ToSingleRedisArg;
+use redis::{Cmd, Pipeline, RedisError, ToSingleRedisArg, Value, from_redis_value};
+use tidegate_gate::{Resolved, Verdict, blob};
+use tidegate_tier::authority::Failure;
+use tokio::sync::oneshot;
 
-use super::connection::Connection;
 use super::options::RedisOptions;
+use super::outage::Away;
+use super::presence::Presence;
+use super::servers::Servers;
 use crate::store::error::StoreError;
 
 /// An operation that has waited for this many deadlines is not begun any more.
 pub(super) const MOST_DEADLINES: u32 = 16;
 
+/// Where an answer goes.
+pub(super) type Token = oneshot::Sender<VerdictOrFailure>;
+
+pub(super) type VerdictOrFailure = Result<Verdict, Failure<StoreError>>;
+
 /// What the driver shares with the callers.
 pub(super) struct Shared {
-    pub(super) connection: Connection,
+    pub(super) servers: Servers,
     pub(super) options: RedisOptions,
     /// The seed of the driver's hash table.
     pub(super) seed: u64,
     /// The number of operations that were not begun, by the count of the authorities.
     pub(super) overloaded: AtomicU64,
+    pub(super) presence: Presence,
+    pub(super) away: Away,
 }
 
 impl Shared {
-    /// Reads what is stored under these names. It does not use `MGET`: that reads a value that is not a
+    /// The slot of a record's name.
+    pub(super) fn slot(&self, name: &str) -> u16 {
+        match (self.servers.are_cluster(), self.options.prefix.as_str()) {
+            (false, _) => 0,
+            (true, "") => self.servers.slot(name),
+            (true, prefix) => self.servers.slot(&(prefix.to_owned() + name)),
+        }
+    }
+
+    /// The slot of these names of one partition, with their prefix.
+    pub(super) fn slot_of_all(&self, names: &[String]) -> u16 {
+        names.first().map_or(0, |name| self.servers.slot(name))
+    }
+
+    /// The number of the server that has the records of this key.
+    pub(super) fn number(&self, resolved: &Resolved) -> u64 {
+        match self.servers.are_cluster() {
+            true => self
+                .servers
+                .number(self.slot(&blob::partition_name(resolved.policy(), resolved.key()))),
+            false => 0,
+        }
+    }
+
+    /// Reads what is stored under these names, which have one slot. It does not use `MGET`: that reads a value that is not a
     /// string as missing, and the store would overwrite it.
     pub(super) async fn get(
         &self,
+        slot: u16,
         names: &[impl ToSingleRedisArg],
     ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let mut pipeline = redis::pipe();
-        for name in names {
-            pipeline.get(name);
+        match &self.servers {
+            Servers::One(connection) => {
+                let mut pipeline = Pipeline::new();
+                names.iter().for_each(|name| _ = pipeline.get(name));
+                let pipeline = &pipeline;
+                connection
+                    .read(
+                        |mut connection| async move { pipeline.query_async(&mut connection).await },
+                    )
+                    .await
+            }
+            Servers::Cluster(_) => {
+                let commands: Vec<Cmd> = names.iter().map(Cmd::get).collect();
+                match self.read(slot, &commands).await {
+                    // a node that lost its connection is asked again, or the one that has the slot now
+                    Err(StoreError::Redis(error)) if error.is_connection_dropped() => {
+                        self.read(slot, &commands).await
+                    }
+                    answer => answer,
+                }
+            }
         }
-        let pipeline = &pipeline;
-        self.connection
-            .read(|mut connection| async move { pipeline.query_async(&mut connection).await })
-            .await
+    }
+
+    async fn read(&self, slot: u16, commands: &[Cmd]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let commands: Vec<_> = commands.iter().map(|command| (slot, command)).collect();
+        let answers = self.servers.send(&commands).await;
+        let read = |answer: Result<Value, StoreError>| {
+            let answer = answer?.extract_error()?;
+            Ok(from_redis_value(answer).map_err(RedisError::from)?)
+        };
+        answers.into_iter().map(read).collect()
     }
 }

@@ -2,14 +2,13 @@
 
 use std::sync::LazyLock;
 
-use redis::aio::MultiplexedConnection;
+use futures_util::future::join_all;
 use redis::{Arg, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{Swap, SwapOutcome};
 
-use super::driver::Token;
 use super::options::RedisOptions;
-use super::shared::Shared;
+use super::shared::{Shared, Token};
 use crate::store::error::StoreError;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
@@ -22,34 +21,116 @@ const BEFORE_NAMES: usize = 3;
 /// The values for each name.
 const VALUES: usize = 3;
 
-/// One call. `swap.lua` says what its arguments mean.
+/// One swap. It is one call of the script; in a Cluster it is one for each slot.
 pub(super) struct Call {
+    parts: Vec<Part>,
+    /// The number of partitions of all parts.
+    partitions: usize,
+}
+
+/// One call of the script. `swap.lua` says what its arguments mean.
+struct Part {
+    slot: u16,
     command: Cmd,
     names: usize,
     /// The number of records of each partition.
     partitions: Vec<usize>,
+    /// Which partitions of the swap they are.
+    indices: Vec<usize>,
 }
 
 impl Call {
     pub(super) fn new(
-        options: &RedisOptions,
+        shared: &Shared,
         authority: &mut Authority<Token, StoreError>,
         swap: &Swap,
     ) -> Self {
+        let mut slots: Vec<(u16, Vec<usize>)> = Vec::new();
+        for partition in 0..swap.len() {
+            let first = authority.records(swap, partition).next();
+            let slot = first.map_or(0, |record| shared.slot(record.name));
+            match slots.iter_mut().find(|(known, _)| *known == slot) {
+                Some((_, indices)) => indices.push(partition),
+                None => slots.push((slot, vec![partition])),
+            }
+        }
+        let mut part =
+            |(slot, indices)| Part::new(&shared.options, authority, swap, (slot, indices));
+        Self { parts: slots.into_iter().map(&mut part).collect(), partitions: swap.len() }
+    }
+
+    /// Calls the script, and returns the outcome of each partition, or an error if the server does not answer.
+    pub(super) async fn make(
+        self,
+        shared: &Shared,
+    ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
+        let told = self.send(shared).await;
+        let ended = self.parts.iter().zip(told).map(|(part, told)| part.end(shared, told));
+        let ended = join_all(ended).await;
+        if let Some(Err(error)) = ended.first()
+            && ended.iter().all(Result::is_err)
+            && (!shared.servers.are_cluster() || is_silence(error))
+        {
+            return Err(error.clone());
+        }
+        let mut outcomes = vec![SwapOutcome::Failed(StoreError::Abandoned); self.partitions];
+        for (part, ended) in self.parts.iter().zip(ended) {
+            let all = match ended {
+                Ok(all) => all,
+                Err(error) => vec![SwapOutcome::Failed(error); part.indices.len()],
+            };
+            for (index, outcome) in part.indices.iter().zip(all) {
+                if let Some(place) = outcomes.get_mut(*index) {
+                    *place = outcome;
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Sends all parts. What met a server that does not know the script is sent again, with the script.
+    async fn send(&self, shared: &Shared) -> Vec<Result<Value, StoreError>> {
+        let commands: Vec<_> = self.parts.iter().map(|part| (part.slot, &part.command)).collect();
+        let mut told = shared.servers.send(&commands).await;
+        let is_unknown = |told: &Result<Value, StoreError>| matches!(told, Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript));
+        let unknown: Vec<usize> =
+            (0..told.len()).filter(|n| told.get(*n).is_some_and(is_unknown)).collect();
+        if unknown.is_empty() {
+            return told;
+        }
+        let parts = unknown.iter().filter_map(|n| self.parts.get(*n));
+        let whole: Vec<_> = parts.map(|part| (part.slot, part.with_script())).collect();
+        let commands: Vec<_> = whole.iter().map(|(slot, command)| (*slot, command)).collect();
+        for (n, again) in unknown.into_iter().zip(shared.servers.send(&commands).await) {
+            if let Some(told) = told.get_mut(n) {
+                *told = again;
+            }
+        }
+        told
+    }
+}
+
+impl Part {
+    fn new(
+        options: &RedisOptions,
+        authority: &mut Authority<Token, StoreError>,
+        swap: &Swap,
+        (slot, indices): (u16, Vec<usize>),
+    ) -> Self {
         let partitions: Vec<usize> =
-            (0..swap.len()).map(|partition| authority.records(swap, partition).count()).collect();
+            indices.iter().map(|index| authority.records(swap, *index).count()).collect();
         let names = partitions.iter().sum();
         let mut command = begin("EVALSHA", SCRIPT.get_hash(), names);
-        for partition in 0..swap.len() {
-            for record in authority.records(swap, partition) {
+        for index in &indices {
+            for record in authority.records(swap, *index) {
                 match options.prefix.as_str() {
                     "" => command.arg(record.name),
                     prefix => command.arg(prefix.to_owned() + record.name),
                 };
             }
         }
-        for partition in 0..swap.len() {
-            for record in authority.records(swap, partition) {
+        for index in &indices {
+            for record in authority.records(swap, *index) {
                 command.arg(record.found.unwrap_or_default());
                 command.arg(record.becomes.unwrap_or_default());
                 match record.ttl {
@@ -61,23 +142,22 @@ impl Call {
         if partitions.iter().any(|records| *records != 1) {
             partitions.iter().for_each(|records| _ = command.arg(records));
         }
-        Self { command, names, partitions }
+        Self { slot, command, names, partitions, indices }
     }
 
-    /// Calls the script, and returns the outcome of each partition.
-    pub(super) async fn make(
-        self,
+    /// The same call with the script itself.
+    fn with_script(&self) -> Cmd {
+        let mut whole = begin("EVAL", SOURCE, self.names);
+        self.arguments().skip(BEFORE_NAMES).for_each(|argument| _ = whole.arg(argument));
+        whole
+    }
+
+    /// The outcome of each partition, or why there is none.
+    async fn end(
+        &self,
         shared: &Shared,
+        told: Result<Value, StoreError>,
     ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
-        shared.connection.wake().await?;
-        let told = match send(shared, &self.command).await {
-            Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript) => {
-                let mut whole = begin("EVAL", SOURCE, self.names);
-                self.arguments().skip(BEFORE_NAMES).for_each(|argument| _ = whole.arg(argument));
-                send(shared, &whole).await
-            }
-            told => told,
-        };
         match told {
             Ok(told) => self.outcomes(shared, told),
             Err(StoreError::Redis(error)) if error.is_connection_dropped() => {
@@ -102,7 +182,7 @@ impl Call {
         error: RedisError,
     ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
         let names: Vec<&[u8]> = self.arguments().skip(BEFORE_NAMES).take(self.names).collect();
-        let found = shared.get(&names).await?;
+        let found = shared.get(self.slot, &names).await?;
         let expected = self.arguments().skip(BEFORE_NAMES + self.names).step_by(VALUES);
         let mut found = found.into_iter().zip(expected);
         let outcome = |records: &usize| {
@@ -131,17 +211,58 @@ impl Call {
                 let mut names = self.arguments().skip(BEFORE_NAMES).take(self.names);
                 let each = told.into_iter().zip(&self.partitions).map(|(told, records)| {
                     let own: Vec<&[u8]> = names.by_ref().take(*records).collect();
-                    outcome(shared, told, &own)
+                    self.outcome(shared, told, &own)
                 });
                 Ok(each.collect())
             }
             Value::ServerError(error) => {
                 let error = RedisError::from(error);
-                shared.connection.doubt(&error);
+                shared.servers.doubt(self.slot, &error);
                 Err(error.into())
             }
             _ => Err(unexpected().into()),
         }
+    }
+
+    fn outcome(&self, shared: &Shared, told: Value, names: &[&[u8]]) -> SwapOutcome<StoreError> {
+        let records = names.len();
+        let told = match told {
+            Value::Int(0) => return SwapOutcome::Swapped,
+            Value::Array(told) => told,
+            _ => return SwapOutcome::Failed(unexpected().into()),
+        };
+        let (mut error, mut found) = (None, Vec::with_capacity(records));
+        for value in told {
+            match value {
+                Value::Nil => found.push(None),
+                Value::BulkString(bytes) => found.push(Some(bytes)),
+                Value::ServerError(server) if error.is_none() => {
+                    error = Some(RedisError::from(server))
+                }
+                _ => return SwapOutcome::Failed(unexpected().into()),
+            }
+        }
+        if let Some(error) = &error {
+            shared.servers.doubt(self.slot, error);
+        }
+        match error {
+            None if found.len() == records => SwapOutcome::Found(found),
+            Some(error) if found.len() == records => SwapOutcome::Refused(found, error.into()),
+            Some(error) => {
+                let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+                SwapOutcome::Failed(StoreError::Unreadable { names: names.collect(), error })
+            }
+            None => SwapOutcome::Failed(unexpected().into()),
+        }
+    }
+}
+
+/// Whether a server has said nothing, so that it will say nothing to others either.
+fn is_silence(error: &StoreError) -> bool {
+    match error {
+        StoreError::Deadline(_) => true,
+        StoreError::Redis(error) => error.is_io_error() || error.is_unrecoverable_error(),
+        _ => false,
     }
 }
 
@@ -149,41 +270,6 @@ fn begin(command: &str, script: &str, names: usize) -> Cmd {
     let mut command = redis::cmd(command);
     command.arg(script).arg(names);
     command
-}
-
-async fn send(shared: &Shared, command: &Cmd) -> Result<Value, StoreError> {
-    let ask = |mut to: MultiplexedConnection| async move { to.send_packed_command(command).await };
-    shared.connection.ask(ask).await
-}
-
-fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> SwapOutcome<StoreError> {
-    let records = names.len();
-    let told = match told {
-        Value::Int(0) => return SwapOutcome::Swapped,
-        Value::Array(told) => told,
-        _ => return SwapOutcome::Failed(unexpected().into()),
-    };
-    let (mut error, mut found) = (None, Vec::with_capacity(records));
-    for value in told {
-        match value {
-            Value::Nil => found.push(None),
-            Value::BulkString(bytes) => found.push(Some(bytes)),
-            Value::ServerError(server) if error.is_none() => error = Some(RedisError::from(server)),
-            _ => return SwapOutcome::Failed(unexpected().into()),
-        }
-    }
-    if let Some(error) = &error {
-        shared.connection.doubt(error);
-    }
-    match error {
-        None if found.len() == records => SwapOutcome::Found(found),
-        Some(error) if found.len() == records => SwapOutcome::Refused(found, error.into()),
-        Some(error) => {
-            let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-            SwapOutcome::Failed(StoreError::Unreadable { names: names.collect(), error })
-        }
-        None => SwapOutcome::Failed(unexpected().into()),
-    }
 }
 
 fn unexpected() -> RedisError {

@@ -13,8 +13,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::SockRef;
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, RedisError,
-    RedisResult,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult,
 };
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
@@ -29,46 +28,29 @@ use super::dialer::{Open, no_handshake};
 use super::options::{RedisClientFiles, RedisTls};
 use crate::store::error::StoreError;
 
-/// A Redis that is asked over TLS.
+/// Connects over TLS.
 ///
 /// The library could connect, too, but it reads the system's certificates anew for each connection, fails if one of
 /// them cannot be read, and goes by a cryptography that the whole process shares.
+#[derive(Clone)]
 pub(super) struct Tls {
-    host: String,
-    port: u16,
-    /// The name or address that the server's certificate must have.
-    name: ServerName<'static>,
-    login: RedisConnectionInfo,
-    tcp: TcpSettings,
     connector: TlsConnector,
 }
 
 impl Tls {
     /// Reads the files.
-    pub(super) fn new(info: &ConnectionInfo, files: &RedisTls) -> Result<Self, StoreError> {
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            return Err(StoreError::Address("expected `rediss://HOST:PORT`".to_owned()));
-        };
-        let name = ServerName::try_from(host.clone()).map_err(|_| {
-            StoreError::Address("expected a host that a certificate can name".to_owned())
-        })?;
-        Ok(Self {
-            host: host.clone(),
-            port: *port,
-            name,
-            login: info.redis_settings().clone(),
-            tcp: info.tcp_settings().clone(),
-            connector: TlsConnector::from(Arc::new(config(files)?)),
-        })
+    pub(super) fn new(files: &RedisTls) -> Result<Self, StoreError> {
+        Ok(Self { connector: TlsConnector::from(Arc::new(config(files)?)) })
     }
 
     pub(super) async fn connect(
         &self,
+        to: &ConnectionInfo,
         deadline: Duration,
         config: AsyncConnectionConfig,
         in_handshake: &AtomicBool,
     ) -> RedisResult<Open> {
-        match timeout(deadline, self.open(config, in_handshake)).await {
+        match timeout(deadline, self.open(to, config, in_handshake)).await {
             Ok(connected) => connected,
             Err(_) if in_handshake.load(Ordering::Relaxed) => Err(no_handshake(deadline)),
             Err(elapsed) => Err(io::Error::from(elapsed).into()),
@@ -77,43 +59,54 @@ impl Tls {
 
     async fn open(
         &self,
+        to: &ConnectionInfo,
         config: AsyncConnectionConfig,
         in_handshake: &AtomicBool,
     ) -> RedisResult<Open> {
-        let stream = self.reach().await?;
+        let (name, host, port) = name(to)?;
+        let stream = reach(host, port, to.tcp_settings()).await?;
         in_handshake.store(true, Ordering::Relaxed);
-        let stream =
-            self.connector.connect(self.name.clone(), stream).await.map_err(|e| explained(&e))?;
+        let stream = self.connector.connect(name, stream).await.map_err(|e| explained(&e))?;
         in_handshake.store(false, Ordering::Relaxed);
         // a server tells after the handshake that it does not accept the client's certificate
         let (connection, driver) =
-            MultiplexedConnection::new_with_config(&self.login, stream, config)
+            MultiplexedConnection::new_with_config(to.redis_settings(), stream, config)
                 .await
                 .map_err(|error| as_io(&error).map_or(error.clone(), |e| explained(e).into()))?;
         let mut task = JoinSet::new();
         task.spawn(driver);
         Ok(Open { connection, _driver: Some(Arc::new(task)) })
     }
-
-    /// Connects to the address of the host that answers first.
-    async fn reach(&self) -> io::Result<TcpStream> {
-        let addresses: Vec<_> = lookup_host((&*self.host, self.port)).await?.collect();
-        if addresses.is_empty() {
-            return Err(io::Error::other("the host has no address"));
-        }
-        let attempts = addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)));
-        let (stream, _) = select_ok(attempts).await?;
-        let socket = SockRef::from(&stream);
-        socket.set_tcp_nodelay(self.tcp.nodelay())?;
-        if let Some(keepalive) = self.tcp.keepalive() {
-            socket.set_tcp_keepalive(keepalive)?;
-        }
-        #[cfg(target_os = "linux")]
-        socket.set_tcp_user_timeout(self.tcp.user_timeout())?;
-        Ok(stream)
-    }
 }
 
+/// The name or address that the server's certificate must have, and where the server is.
+fn name(to: &ConnectionInfo) -> RedisResult<(ServerName<'static>, &str, u16)> {
+    let refused = |reason| RedisError::from((ErrorKind::InvalidClientConfig, reason));
+    let ConnectionAddr::Tcp(host, port) = to.addr() else {
+        return Err(refused("expected `rediss://HOST:PORT`"));
+    };
+    let name = ServerName::try_from(host.clone());
+    let name = name.map_err(|_| refused("expected a host that a certificate can name"))?;
+    Ok((name, host, *port))
+}
+
+/// Connects to the address of the host that answers first.
+async fn reach(host: &str, port: u16, tcp: &TcpSettings) -> io::Result<TcpStream> {
+    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+    if addresses.is_empty() {
+        return Err(io::Error::other("the host has no address"));
+    }
+    let attempts = addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)));
+    let (stream, _) = select_ok(attempts).await?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_nodelay(tcp.nodelay())?;
+    if let Some(keepalive) = tcp.keepalive() {
+        socket.set_tcp_keepalive(keepalive)?;
+    }
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(tcp.user_timeout())?;
+    Ok(stream)
+}
 fn config(files: &RedisTls) -> Result<ClientConfig, StoreError> {
     let provider = Arc::new(ring::default_provider());
     let roots = match &files.ca {

@@ -1,4 +1,4 @@
-//! The Redis store beside what Redis itself can do, on one private Redis without persistence.
+//! The Redis store beside what Redis itself can do, on one private Redis without persistence, and on Clusters.
 //!
 //! The baselines are measured, then the store twice, then the baselines again. The better figure of two
 //! counts, because the machine may be shared. Each measurement of the store is checked: Redis must hold
@@ -6,6 +6,7 @@
 
 mod baseline;
 mod reserve;
+mod scale;
 mod server;
 mod store;
 #[path = "../common/table.rs"]
@@ -19,6 +20,7 @@ use tokio::runtime::Builder;
 
 use crate::baseline::{Baselines, INCR, SCRIPT, SCRIPT_ONE_KEY};
 use crate::reserve::checks_and_pairs;
+use crate::scale::Scale;
 use crate::server::Server;
 use crate::store::{Load, Measured, exhausted, known_refusal, lent, lent_by_threads, plenty};
 use crate::table::{Figure, Goal, Row, Table};
@@ -43,18 +45,24 @@ struct Arguments {
     section: Duration,
     /// The file for the figures.
     json: Option<PathBuf>,
+    /// One more number of keys, for instance 10,000,000.
+    keys: Option<usize>,
 }
 
 impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut arguments = Self { section: Duration::from_secs(2), json: None };
+        let mut arguments = Self { section: Duration::from_secs(2), json: None, keys: None };
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("`{word}`: expected a value"));
             match word.as_str() {
                 "--bench" => {} // cargo adds it
                 "--seconds" => arguments.section = seconds(&value()?)?,
                 "--json" => arguments.json = Some(value()?.into()),
-                _ => bail!("expected --seconds or --json, found {word:?}"),
+                "--keys" => {
+                    let keys = value()?.parse();
+                    arguments.keys = Some(keys.context("`--keys`: expected a whole number")?);
+                }
+                _ => bail!("expected --seconds, --json or --keys, found {word:?}"),
             }
         }
         Ok(arguments)
@@ -68,15 +76,17 @@ fn seconds(text: &str) -> Result<Duration> {
         .with_context(|| format!("`--seconds`: expected a number above 0, found {text:?}"))
 }
 
-async fn run(Arguments { section, json }: Arguments) -> Result<()> {
+async fn run(Arguments { section, json, keys }: Arguments) -> Result<()> {
     let server = Server::start().await?;
     let mut baselines = Baselines::new(&server, KEYS).await?;
     baselines.measure(&server, section).await?;
     let sections = Sections::measure(&server, section).await?;
     let sections = sections.better(Sections::measure(&server, section).await?);
+    let scale = Scale::measure(&server, (KEYS, CALLERS), keys, section).await?;
     baselines.measure(&server, section).await?;
 
-    let table = compare(&baselines, &sections);
+    let mut table = compare(&baselines, &sections);
+    scale.groups(&mut table, &sections.many_keys, (KEYS, CALLERS));
     print!("{table}");
     json.map_or(Ok(()), |file| table.write_json(&file))
 }

@@ -1,21 +1,29 @@
-//! A private Redis on a free port, and what it counts.
+//! A private Redis or Cluster on free ports, and what it counts.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use redis::aio::MultiplexedConnection;
-use tidegate::local::RedisServer;
+use tidegate::local::{RedisCluster, RedisServer};
 
 pub(crate) struct Server {
-    _server: RedisServer,
+    _processes: Processes,
+    /// Of the first server.
     pub(crate) address: SocketAddr,
-    /// For questions about the server, and for the round trips of a GET.
-    connection: MultiplexedConnection,
+    url: String,
+    /// For questions about each server, and for the round trips of a GET.
+    connections: Vec<MultiplexedConnection>,
+}
+
+/// They end when this is dropped.
+enum Processes {
+    One { _server: RedisServer },
+    Cluster { _nodes: RedisCluster },
 }
 
 /// What Redis has counted since it started.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
     /// Commands, those of scripts included.
     pub(crate) commands: u64,
@@ -33,47 +41,61 @@ impl Server {
         let server = RedisServer::start_with(options)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let client = redis::Client::open(format!("redis://{address}/{DATABASE}"))?;
-        let connection = client.get_multiplexed_async_connection().await?;
-        Ok(Self { _server: server, address, connection })
+        let connections = vec![client.get_multiplexed_async_connection().await?];
+        // the baselines use database 0, so the memory of their keys stays apart
+        let url = format!("redis://{address}/{DATABASE}");
+        Ok(Self { _processes: Processes::One { _server: server }, address, url, connections })
     }
 
-    /// The address for the store. The baselines use database 0, so the memory of their keys stays apart.
-    pub(crate) fn url(&self) -> String {
-        format!("redis://{}/{DATABASE}", self.address)
+    /// A Cluster of so many masters.
+    pub(crate) async fn cluster(masters: u16) -> Result<Self> {
+        let start = move || RedisCluster::start(masters, false, Duration::from_secs(5));
+        let nodes = tokio::task::spawn_blocking(start).await??;
+        let mut connections = Vec::new();
+        for node in nodes.nodes() {
+            let client = redis::Client::open(node.url())?;
+            connections.push(client.get_multiplexed_async_connection().await?);
+        }
+        let port = nodes.ports().first().copied().context("no node")?;
+        let (address, url) = (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), nodes.url());
+        Ok(Self { _processes: Processes::Cluster { _nodes: nodes }, address, url, connections })
     }
 
+    /// The address for the store.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// To the first server.
     pub(crate) fn connection(&self) -> MultiplexedConnection {
-        self.connection.clone()
+        self.connections[0].clone()
     }
 
+    /// The number of servers.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// What all servers have counted.
     pub(crate) async fn counts(&self) -> Result<Counts> {
-        let mut connection = self.connection();
-        let text: String = redis::cmd("INFO").arg("all").query_async(&mut connection).await?;
-        let calls = |of: &dyn Fn(&str) -> bool| {
-            let commands = text.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
-            let counted = commands.filter_map(|line| line.split_once(":calls="));
-            counted
-                .filter(|(name, _)| of(name))
-                .filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok())
-                .sum()
-        };
-        let field = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            value.and_then(|value| value.parse().ok()).with_context(|| format!("INFO: no {name}"))
-        };
-        let keys = redis::cmd("DBSIZE").query_async(&mut connection).await?;
-        Ok(Counts {
-            commands: calls(&|name| !["info", "dbsize"].contains(&name)),
-            script_calls: calls(&|name| ["eval", "evalsha", "fcall"].contains(&name)),
-            reads: field("total_reads_processed")?,
-            memory: field("used_memory")?,
-            keys,
-        })
+        let mut all = Counts::default();
+        for connection in &self.connections {
+            let one = Counts::of(connection.clone()).await?;
+            all.commands += one.commands;
+            all.script_calls += one.script_calls;
+            all.reads += one.reads;
+            all.memory += one.memory;
+            all.keys += one.keys;
+        }
+        Ok(all)
     }
 
     /// Deletes the keys of the store.
     pub(crate) async fn flush(&self) -> Result<()> {
-        Ok(redis::cmd("FLUSHDB").exec_async(&mut self.connection()).await?)
+        for connection in &self.connections {
+            redis::cmd("FLUSHDB").exec_async(&mut connection.clone()).await?;
+        }
+        Ok(())
     }
 
     /// The times of GETs of a stored value, one after another, on a connection that nobody else uses
@@ -89,6 +111,32 @@ impl Server {
             asked = answered;
         }
         Ok(times)
+    }
+}
+
+impl Counts {
+    async fn of(mut connection: MultiplexedConnection) -> Result<Self> {
+        let text: String = redis::cmd("INFO").arg("all").query_async(&mut connection).await?;
+        let calls = |of: &dyn Fn(&str) -> bool| {
+            let commands = text.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
+            let counted = commands.filter_map(|line| line.split_once(":calls="));
+            counted
+                .filter(|(name, _)| of(name))
+                .filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok())
+                .sum()
+        };
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.parse().ok()).with_context(|| format!("INFO: no {name}"))
+        };
+        let keys = redis::cmd("DBSIZE").query_async(&mut connection).await?;
+        Ok(Self {
+            commands: calls(&|name| !["info", "dbsize"].contains(&name)),
+            script_calls: calls(&|name| ["eval", "evalsha", "fcall"].contains(&name)),
+            reads: field("total_reads_processed")?,
+            memory: field("used_memory")?,
+            keys,
+        })
     }
 }
 

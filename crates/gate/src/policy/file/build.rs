@@ -13,12 +13,13 @@ use crate::limit;
 use crate::limit::form::LimitEntry;
 use crate::limit::{Kind, Limit, NamedLimit};
 use crate::policy::nodes::Nodes;
+use crate::policy::outage;
 use crate::policy::payers;
 use crate::policy::reservations::Reservations;
 use crate::policy::source::once_each;
 use crate::policy::{Cost, OnError, Placement, Policy};
 use tidegate_core::never;
-use tidegate_form::repeated;
+use tidegate_form::{Bounded, repeated};
 
 impl Policy {
     pub(super) fn new(form: PolicyForm) -> Result<Self, String> {
@@ -28,6 +29,8 @@ impl Policy {
         once_each(&form.key).map_err(|error| format!("`key`: {error}"))?;
         let nodes = Nodes::new(form.remember, form.local, form.reports, form.share_calls)?;
         let ahead = form.persist_ahead.as_ref();
+        let least_nodes = form.nodes.map(Bounded::get);
+        outage::check_nodes(form.on_error, least_nodes)?;
         let persist_ahead = ahead.and_then(PersistAhead::new);
         let reservations = form.reservations.as_ref().map(Reservations::new);
         let checked = |all| {
@@ -35,6 +38,9 @@ impl Policy {
             if persist_ahead.is_some() {
                 PersistAhead::check(&limits)?;
                 payers::check_ahead(&limits)?;
+            }
+            if form.on_error == OnError::Local {
+                outage::check(&limits)?;
             }
             Ok(limits)
         };
@@ -67,6 +73,7 @@ impl Policy {
             key: form.key,
             cost: form.cost,
             on_error: form.on_error,
+            least_nodes,
             on_change: form.on_change,
             lease_retry_after: form.lease_retry_after.0,
             placement: form.placement,
@@ -115,6 +122,7 @@ impl Policy {
             key: by_ip(),
             cost: Cost::default(),
             on_error: OnError::default(),
+            least_nodes: None,
             on_change: OnChange::default(),
             lease_retry_after: LEASE_RETRY_AFTER,
             placement: Placement::default(),

@@ -4,6 +4,7 @@ mod file;
 mod identity;
 mod limits;
 mod nodes;
+mod outage;
 mod policy;
 mod timed;
 mod warnings;

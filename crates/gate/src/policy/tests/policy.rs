@@ -54,7 +54,7 @@ fn errors_in_the_rest_of_a_policy_name_their_place_too() {
         (
             "on_error = 'ignore'",
             "policies.api.on_error",
-            "expected `open` or `closed`, found \"ignore\"",
+            "expected one of `open`, `closed`, `local`; found \"ignore\"",
         ),
         ("placement = 'shard:0'", "policies.api.placement", "with N from 1 to 65536"),
         ("shadow = 1", "policies.api.shadow", "expected a boolean"),

@@ -100,6 +100,38 @@ impl RecordState {
         self.found = found;
     }
 
+    /// Takes back what operations did that is not stored.
+    pub(super) fn revert(&mut self) {
+        let (found, is_known) = (self.found.take(), self.is_known);
+        self.load(found);
+        self.is_known = is_known;
+    }
+
+    /// Whether nothing is known of the record, and no operation has changed it.
+    pub(super) const fn is_new(&self) -> bool {
+        !self.is_known && self.due.is_none()
+    }
+
+    /// What the store holds, as far as the transaction knows.
+    pub(super) fn found(&self) -> Option<&[u8]> {
+        self.found.as_deref()
+    }
+
+    /// The words of what the store holds, at `now` if they are carried over; `None` if they are no state of the record.
+    pub(super) fn found_words(&self, now: Timestamp) -> Option<RecordWords> {
+        let record = record(&self.policy, self.holds)?;
+        let Some(found) = &self.found else {
+            return Some(SmallVec::from_elem(0, record.words()));
+        };
+        blob::read(&self.policy, record, found, now).ok().map(|read| SmallVec::from_vec(read.words))
+    }
+
+    /// The span after `now` in which the words still differ from fresh ones; `None` if they are no state of a record.
+    pub(super) fn time_to_live_at(&self, now: Timestamp) -> Option<Micros> {
+        let record = record(&self.policy, self.holds)?;
+        self.words.as_ref().ok().map(|words| record.time_to_live(words, now))
+    }
+
     /// Carries the words over anew as by an edit at `now`, unless an operation has changed them since.
     pub(super) fn carry_over(&mut self, now: Timestamp) {
         if self.is_carried

@@ -67,7 +67,7 @@ impl World {
     /// All operations of a node fail that wait and are not under way.
     pub(super) fn give_up(&mut self, node: usize) -> Checked {
         let node = node % self.nodes.len();
-        self.nodes[node].authority.fail_waiting(&Fault::Deadline);
+        self.nodes[node].authority.fail_waiting(&Fault::Deadline, None);
         let answers = self.take_answers(node)?;
         let waits = &mut self.nodes[node];
         let mut expected = Vec::new();

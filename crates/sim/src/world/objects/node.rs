@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_gate::Micros;
 use tidegate_tier::Node as Asks;
+use tidegate_tier::outage;
 use tidegate_tier::wire::{NodeOptions, Outbox};
 
 use crate::world::front::{Front, Run, cache_options, id};
@@ -30,7 +31,7 @@ impl Node {
         };
         Self {
             front: Front::new(setup, run, revision, 0),
-            asks: Asks::new(cache_options(setup, run), outbox),
+            asks: Asks::new(cache_options(setup, run), outbox, outage::Options::default()),
             queues: BTreeMap::new(),
         }
     }

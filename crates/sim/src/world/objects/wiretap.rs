@@ -122,7 +122,7 @@ impl<'b> Tape<'b> {
             kind @ 0..=2 => Effect::of_numbers(kind, [0; 3])?,
             kind => Effect::of_numbers(kind, [self.number()?, self.number()?, self.number()?])?,
         };
-        Some(Verdict { at, decision, limits, factor, effect })
+        Some(Verdict { at, decision, limits, factor, effect, degraded: false })
     }
 
     fn decision(&mut self) -> Option<Decision> {

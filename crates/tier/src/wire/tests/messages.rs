@@ -79,6 +79,7 @@ fn the_bytes_of_a_reply_are_golden() {
         limits: vec![DENY, ALLOW],
         factor,
         effect,
+        degraded: false,
     };
     let answers = [
         Ok(verdict(Effect::Decision, None)),
@@ -162,7 +163,7 @@ fn answer() -> impl Strategy<Value = Result<Verdict, Failure>> {
     let verdict = (number(), decision(), limits, factor, effect());
     prop_oneof![
         4 => verdict.prop_map(|(at, decision, limits, factor, effect)| {
-            Ok(Verdict { at: Timestamp(at), decision, limits, factor, effect })
+            Ok(Verdict { at: Timestamp(at), decision, limits, factor, effect, degraded: false })
         }),
         1 => failure().prop_map(Err),
     ]

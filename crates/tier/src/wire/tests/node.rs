@@ -5,6 +5,7 @@ use std::string::ToString;
 use super::*;
 use crate::Node;
 use crate::cache::{self, Kind, LocalVerdict, OFTEN};
+use crate::outage;
 
 /// What each of these policies lets a node answer is in its name. All keys have one object.
 const POLICIES: &str = "
@@ -20,6 +21,11 @@ limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '1/d' }]
 placement = 'shard:1'
 reports = true
 limits = [{ algorithm = 'suppression', rate = '100/s' }]
+[policies.shared]
+placement = 'shard:1'
+on_error = 'local'
+nodes = 4
+limits = [{ algorithm = 'fixed_window', limit = 8, period = '1d' }]
 [policies.listed]
 placement = 'shard:1'
 deny = ['k']
@@ -40,7 +46,13 @@ impl World {
         let cache = cache::Options { node: NODE, ..cache::Options::default() };
         let object = Object::new(AuthorityOptions::default());
         let object = Object { policies: Policies::parse(POLICIES).unwrap(), ..object };
-        Self { node: Node::new(cache, options()), object, policy, at: Micros(5), caller: 0 }
+        Self {
+            node: Node::new(cache, options(), outage::Options::default()),
+            object,
+            policy,
+            at: Micros(5),
+            caller: 0,
+        }
     }
 
     /// A world in which the node answers for `k` by itself.
@@ -82,7 +94,9 @@ impl World {
             self.node.outbox().handle_reply(&reply, self.at).unwrap();
         }
         let mut answers = Vec::new();
-        while let Some(Delivered { asked, result, .. }) = self.node.poll_answer() {
+        while let Some(Delivered { asked, result, .. }) =
+            self.node.poll_answer(NOW.saturating_add(self.at))
+        {
             answers.push((asked.token, result.unwrap().decision.is_allowed()));
         }
         answers
@@ -216,8 +230,38 @@ fn a_node_learns_nothing_from_a_failure() {
     let mut world = World::that_knows("refused");
     assert!(world.ask("other", None).is_none());
     world.asks();
-    let failed = world.node.poll_answer().unwrap();
+    let failed = world.node.poll_answer(NOW).unwrap();
     assert_eq!((failed.asked.token, failed.result), (Some(9), Err(Failure::Unknown)));
     assert!(world.ask("other", None).is_none());
     assert_eq!(world.node.cache().len(), 1);
+}
+
+#[test]
+fn a_node_goes_on_with_its_share_while_no_reply_comes_and_tells_the_object_afterwards() {
+    let mut world = World::new("shared");
+    assert!(world.ask("k", None).is_none());
+    assert_eq!(world.call(), [(Some(0), true)]);
+    for caller in 1..=3 {
+        assert!(world.ask("k", None).is_none(), "it asks the object first");
+        world.asks();
+        let answer = world.node.poll_answer(NOW.saturating_add(world.at)).unwrap();
+        assert_eq!(answer.result, Err(Failure::Unknown));
+        let verdict = world.node.share(&answer, NOW.saturating_add(world.at)).unwrap();
+        assert!(verdict.degraded);
+        assert_eq!((answer.asked.token, verdict.decision.is_allowed()), (Some(caller), caller < 3));
+    }
+    // a quarter of 8 was granted in the outage, and one unit before
+    assert!(world.ask("k", None).is_none());
+    assert_eq!(world.call(), [(Some(4), true)]);
+    assert_eq!(world.call(), [(None, true)], "the object is told");
+    assert!(world.ask("k", None).is_none());
+    let told = world.call();
+    assert_eq!(told, [(Some(5), true)], "and once");
+    for _ in 0..3 {
+        world.ask("k", None);
+    }
+    let passes: Vec<bool> = world.call().into_iter().map(|(_, passes)| passes).collect();
+    assert_eq!(passes, [true, true, true], "5 of 8 are used");
+    assert!(world.ask("k", None).is_none());
+    assert_eq!(world.call(), [(Some(9), false)]);
 }

@@ -5,12 +5,13 @@ mod tests;
 
 use std::fmt::Display;
 
-use tidegate::gate::Gateway;
-use tidegate::gate::{
-    Depth, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Record, blob,
+use tidegate_gate::{
+    Depth, Gateway, JoinedSources, KeySource, Limits, OnChange, Placement, Policy, Record, blob,
 };
 
-pub(super) fn describe(policy: &Policy) -> String {
+/// Describes a policy in sentences, each on a line.
+#[must_use]
+pub fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
     let mut text = format!("{}: {description}\n", policy.name());
     text += &limits(policy.limits(), "  ");
@@ -27,10 +28,7 @@ pub(super) fn describe(policy: &Policy) -> String {
         }
     }
     let sources = policy.key_sources().iter().map(sources);
-    let error = match policy.on_error() {
-        OnError::Open => "passes",
-        OnError::Closed => "is refused",
-    };
+    let outage = policy.describe_outage();
     let placement = match policy.placement() {
         Placement::Shard(shards) => format!("in {shards} objects"),
         _ => "in its own object".to_owned(),
@@ -52,7 +50,7 @@ pub(super) fn describe(policy: &Policy) -> String {
         text += "  in shadow: refusals are reported, and every request passes\n";
     }
     text += &format!(
-        "  by {}; in an outage a request {error}; on Workers each key {placement}; stored as {}\n",
+        "  by {}; {outage}; on Workers each key {placement}; stored as {}\n",
         joined(&sources.collect::<Vec<_>>(), ", else "),
         stored(policy, policy.limits()),
     );
@@ -73,7 +71,8 @@ fn sources(joined: &JoinedSources) -> String {
 }
 
 /// The routes of a gateway, if there are any. Only the Worker is a gateway.
-pub(super) fn routes(gateway: &Gateway) -> Option<String> {
+#[must_use]
+pub fn routes(gateway: &Gateway) -> Option<String> {
     let routes = gateway.routes().iter().map(|route| format!("\n  {route}"));
     let routes = Some(routes.collect::<String>()).filter(|routes| !routes.is_empty())?;
     let api = match gateway.api_path() {
@@ -96,7 +95,7 @@ fn stored(policy: &Policy, limits: &Limits) -> String {
 }
 
 fn limits(limits: &Limits, indent: &str) -> String {
-    let line = |named: &tidegate::gate::NamedLimit| {
+    let line = |named: &tidegate_gate::NamedLimit| {
         let shared = match named.depth {
             Depth::Whole => String::new(),
             Depth::Parts(0) => ", all keys together".to_owned(),

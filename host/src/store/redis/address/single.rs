@@ -1,4 +1,4 @@
-//! The address of a Redis: what is accepted, and what to write instead of anything else.
+//! The address of one server: what is accepted, and what to write instead of anything else.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,18 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use crate::store::error::StoreError;
 
-/// Where a Redis is, and who asks it.
+/// Where a server is, and who asks it.
 #[derive(Debug)]
-pub(super) struct Address {
+pub(super) struct Single {
     pub(super) info: ConnectionInfo,
     pub(super) is_tls: bool,
 }
 
-/// Reads the address of a Redis. Errors do not repeat it, because it may contain a password.
+/// Reads the address of one server. Errors do not repeat it, because it may contain a password.
 ///
 /// Whatever this store would ignore is an error, because the caller means something by it: `?db=2` behind a host
 /// would use database 0.
-pub(super) fn address(text: &str) -> Result<Address, StoreError> {
+pub(super) fn single(text: &str) -> Result<Single, StoreError> {
     let refused = |reason: &str| Err(StoreError::Address(reason.to_owned()));
     let scheme = text.split(':').next().unwrap_or_default().to_ascii_lowercase();
     let (is_socket, is_tls) = match &*scheme {
@@ -72,17 +72,17 @@ pub(super) fn address(text: &str) -> Result<Address, StoreError> {
     if is_tls && url.set_scheme("redis").is_err() {
         return refused(SCHEMES); // never: both schemes are of the same kind
     }
-    Ok(Address { info: url.into_connection_info()?, is_tls })
+    Ok(Single { info: url.into_connection_info()?, is_tls })
 }
 
-const SCHEMES: &str =
-    "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `redis+unix:///PATH`";
+const SCHEMES: &str = "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `redis+unix:///PATH`, \
+                       `redis+cluster://HOST:PORT,HOST:PORT` or `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`";
 
 #[cfg(test)]
 mod tests {
     use redis::ConnectionAddr;
 
-    use super::address;
+    use super::single;
 
     #[test]
     fn hosts_and_sockets_are_accepted() {
@@ -98,7 +98,7 @@ mod tests {
             ("valkey+unix:///run/redis.sock", "/run/redis.sock", 0),
             ("unix:/run/redis.sock", "/run/redis.sock", 0),
         ] {
-            let found = address(text).unwrap_or_else(|error| panic!("{text}: {error}")).info;
+            let found = single(text).unwrap_or_else(|error| panic!("{text}: {error}")).info;
             assert_eq!(
                 (&*found.addr().to_string(), found.redis_settings().db()),
                 (shown, database)
@@ -147,7 +147,7 @@ mod tests {
             ("redis+unix:///run/redis.sock?database=2", of_socket),
             ("redis+unix:///run/redis.sock#2", of_socket),
         ] {
-            let found = address(text).expect_err(text).to_string();
+            let found = single(text).expect_err(text).to_string();
             assert!(found.starts_with(expected), "{text}: {found}");
             assert!(!found.contains("secret"), "{text}: {found}");
         }
@@ -157,11 +157,11 @@ mod tests {
     #[test]
     fn an_address_over_tls_has_all_that_one_without_it_has() {
         for scheme in ["rediss", "valkeys", "RedisS"] {
-            let found = address(&format!("{scheme}://user:sec%3Fret@h:6380/2?protocol=3")).unwrap();
+            let found = single(&format!("{scheme}://user:sec%3Fret@h:6380/2?protocol=3")).unwrap();
             let login = found.info.redis_settings();
             assert_eq!((&*found.info.addr().to_string(), login.db()), ("h:6380", 2));
             assert_eq!((login.username(), login.password()), (Some("user"), Some("sec?ret")));
-            assert!(found.is_tls && !address("redis://h").unwrap().is_tls);
+            assert!(found.is_tls && !single("redis://h").unwrap().is_tls);
         }
         let host = "expected a host, as in `redis://127.0.0.1:6379`, found none";
         let options = "expected only `protocol=2` or `3` after `?`, and no `#`";
@@ -173,7 +173,7 @@ mod tests {
             ("rediss://h#secret", options),
             ("rediss+unix:///run/redis.sock", super::SCHEMES),
         ] {
-            let found = address(text).unwrap_err().to_string();
+            let found = single(text).unwrap_err().to_string();
             assert!(found.starts_with(expected), "{text}: {found}");
             assert!(!found.contains("secret"), "{text}: {found}");
         }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn an_address_over_tls_says_which_feature_is_missing() {
         for scheme in ["rediss", "valkeys"] {
-            let found = address(&format!("{scheme}://user:secret@h:6379")).unwrap_err().to_string();
+            let found = single(&format!("{scheme}://user:secret@h:6379")).unwrap_err().to_string();
             let expected = format!("`{scheme}://`: expected a build with the feature `tls`");
             assert!(found.starts_with(&expected) && !found.contains("secret"), "{found}");
         }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use tidegate::gate::{Policy, blob};
 use tidegate::local::RedisServer;
 
-use super::ask;
+use super::super::ask;
 
 const KEYS: [&str; 10] =
     ["acme/bob", "a}b/c", "a}c/c", "{", "}", "{}", "}{/x", "{a}/b", "é}/ü", "a%7Db/c"];

@@ -1,4 +1,4 @@
-use tidegate::gate::{Operation, Policy, Request, Rule, Timestamp, blob};
+use tidegate_gate::{Operation, Policy, Request, Rule, Timestamp, blob};
 
 use super::describe;
 

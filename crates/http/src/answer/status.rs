@@ -1,0 +1,68 @@
+//! The answer to `GET /v1/status`: what a page about the server shows.
+
+use alloc::string::String;
+
+use tidegate_gate::{Policies, Policy, Timestamp};
+
+use super::json::object;
+use crate::api::policies::RevisionTag;
+use crate::limited::{KeysAs, Limited};
+use crate::metrics::Metrics;
+
+/// What a server knows of itself.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "holds a closure")]
+pub struct Status<'s> {
+    /// The policies in force.
+    pub policies: &'s Policies,
+    /// Their revision.
+    pub revision: &'s RevisionTag,
+    /// The counters.
+    pub metrics: &'s Metrics,
+    /// The word for the store, such as `redis`.
+    pub store: &'static str,
+    /// The kinds of answers that the server gave without asking its store, with their numbers.
+    pub local: &'s [(&'static str, u64)],
+    /// Describes a policy in sentences, each on a line; `None` for a server that has no room for the words.
+    pub words: Option<fn(&Policy) -> String>,
+}
+
+impl Limited {
+    /// The answer to `GET /v1/status` at a time.
+    #[must_use]
+    pub fn status(&mut self, now: Timestamp, status: &Status<'_>, shown: KeysAs<'_>) -> String {
+        self.go_on(now);
+        let Status { policies, revision, metrics, store, local, words } = *status;
+        object(|it| {
+            it.field("at_us", now.0);
+            it.field("version", revision.version);
+            it.field("hash", revision.hash.as_str());
+            it.object("store", |it| {
+                it.field("name", store);
+                it.field("answers", metrics.store_answers());
+                if let Some((at, why)) = self.failure() {
+                    it.field("last_error", why);
+                    it.field("last_error_us", at.0);
+                }
+            });
+            it.object("local_answers", |it| {
+                local.iter().for_each(|(kind, count)| it.field(kind, *count))
+            });
+            it.objects("policies", policies.all(), |policy, it| {
+                it.field("name", policy.name());
+                it.field("description", policy.description());
+                it.object("decisions", |it| {
+                    metrics
+                        .outcomes(policy.name())
+                        .for_each(|(outcome, count)| it.field(outcome, count));
+                });
+                if let Some(words) = words {
+                    let text = words(policy);
+                    let lines: alloc::vec::Vec<&str> = text.lines().map(str::trim).collect();
+                    it.field("words", &lines[..]);
+                }
+            });
+            self.write(it, shown);
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! What an authority answers by its node's share while the store is away.
+
+use proptest::prelude::*;
+use tidegate_gate::Operation;
+
+use super::super::SwapEntry;
+use super::*;
+use crate::outage::Told;
+
+const LOCAL: &str =
+    "on_error = 'local'\nlimits = [{ algorithm = 'fixed_window', limit = 8, period = '1h' }]";
+
+/// An authority that knows four nodes, and the key `k` of which `used` units are used.
+fn node(policy: &Arc<Policy>, used: usize) -> Tested {
+    let mut authority = Tested::new(Options::default());
+    authority.handle_nodes(4);
+    for token in 0..used {
+        ask(&mut authority, policy, "k", 0, token);
+    }
+    send_all(&mut authority);
+    assert_eq!(answers(&mut authority).len(), used);
+    authority
+}
+
+/// A swap fails, and with it the store.
+fn fail(authority: &mut Tested) -> bool {
+    let swap = authority.poll_swap((None, Micros(1)), |_| false).unwrap();
+    let outcomes = vec![SwapOutcome::Failed("away"); swap.len()];
+    authority.handle(swap, outcomes, (None, Micros(1)));
+    authority.fail_waiting(&"away", None);
+    authority.handle_away()
+}
+
+#[test]
+fn a_node_goes_on_from_what_it_saw_last_and_answers_at_once() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 5);
+    ask(&mut authority, &policy, "k", 1, 10);
+    assert!(fail(&mut authority), "the driver must find out when the store is back");
+    assert_eq!(answers(&mut authority), [(10, Ok(true))]);
+    for token in 11..13 {
+        ask(&mut authority, &policy, "k", 1, token);
+    }
+    let refused = [(11, Ok(false)), (12, Ok(false))];
+    assert_eq!(answers(&mut authority), refused, "3 of 8 were left for 4 nodes");
+    assert!(authority.poll_swap((None, Micros(1)), |_| false).is_none(), "nothing is sent");
+    assert_eq!((authority.waiting(), authority.poll_owed(Timestamp(8))), (0, None));
+
+    authority.handle_back();
+    let owed = authority.poll_owed(Timestamp(8)).unwrap();
+    assert_eq!(owed.operation, Operation::Charge(1));
+    authority.handle_told(owed, Told::Done);
+    assert_eq!(authority.poll_owed(Timestamp(8)), None);
+    ask(&mut authority, &policy, "k", 2, 13);
+    assert_eq!(send_all(&mut authority), 1, "the store is asked again");
+}
+
+#[test]
+fn what_was_decided_with_the_swap_that_failed_is_not_kept() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 0);
+    for token in 0..6 {
+        ask(&mut authority, &policy, "k", 0, token);
+    }
+    fail(&mut authority);
+    let granted = answers(&mut authority).into_iter().filter(|(_, answer)| *answer == Ok(true));
+    assert_eq!(granted.count(), 2, "a quarter of 8");
+}
+
+#[test]
+fn policies_without_shares_get_the_failure_and_an_only_writer_is_no_node() {
+    let closed = policy("limits = [{ algorithm = 'fixed_window', limit = 8, period = '1h' }]");
+    let mut authority = node(&closed, 1);
+    ask(&mut authority, &closed, "k", 1, 10);
+    assert!(!fail(&mut authority), "nobody is answered before the store");
+    assert_eq!(answers(&mut authority), [(10, Err(Failure::Store("away")))]);
+
+    let told = policy(&format!("nodes = 4\n{LOCAL}"));
+    let mut object = Tested::new(Options { is_only_writer: true, ..Options::default() });
+    ask(&mut object, &told, "k", 1, 10);
+    assert!(!fail(&mut object));
+    assert_eq!(answers(&mut object), [(10, Err(Failure::Store("away")))]);
+}
+
+#[test]
+fn a_store_that_refuses_to_write_leaves_refusals_and_the_shares_of_what_it_holds() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 0);
+    let mut other = node(&policy, 0);
+    for token in 0..7 {
+        ask(&mut other, &policy, "k", 0, token);
+    }
+    let swap = other.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let seven = other.records(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    for token in 0..2 {
+        ask(&mut authority, &policy, "k", 0, token);
+    }
+    let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let outcome = SwapOutcome::Refused(vec![Some(seven)], "read-only");
+    authority.handle(swap, [outcome], (None, Micros(0)));
+    assert_eq!(answers(&mut authority), [(0, Ok(true)), (1, Ok(false))], "one of 8 was left");
+}
+
+/// Some nodes on one store that is away now and then.
+struct World {
+    nodes: Vec<Tested>,
+    store: BTreeMap<String, Vec<u8>>,
+    is_away: bool,
+}
+
+impl World {
+    fn new(count: usize) -> Self {
+        let node = || {
+            let mut node = Tested::new(Options::default());
+            node.handle_nodes(count.try_into().unwrap());
+            node
+        };
+        Self { nodes: (0..count).map(|_| node()).collect(), store: BTreeMap::new(), is_away: false }
+    }
+
+    /// A node asks, and gets its answer.
+    fn ask(&mut self, node: usize, key: &Resolved, operation: Operation) -> Verdict {
+        let resolved = key.clone();
+        let asked = Queued { resolved, now: Timestamp(7), at: Micros(0), operation, token: 0 };
+        self.nodes[node].ask(asked);
+        while let Some(swap) = self.nodes[node].poll_swap((None, Micros(0)), |_| false) {
+            let outcome = match self.is_away {
+                true => SwapOutcome::Failed("away"),
+                false => self.swap(node, &swap),
+            };
+            self.nodes[node].handle(swap, [outcome], (None, Micros(0)));
+            if self.is_away {
+                self.nodes[node].handle_away();
+            }
+        }
+        self.nodes[node].poll_answer().unwrap().1.unwrap()
+    }
+
+    fn swap(&mut self, node: usize, swap: &Swap) -> SwapOutcome<&'static str> {
+        let records: Vec<_> = self.nodes[node].records(swap, 0).collect();
+        let found = |record: &SwapEntry<'_>| self.store.get(record.name).cloned();
+        if records.iter().any(|record| found(record).as_deref() != record.found) {
+            return SwapOutcome::Found(records.iter().map(found).collect());
+        }
+        let writes = records.iter().filter_map(|record| Some((record.name, record.becomes?)));
+        let writes: Vec<_> = writes.map(|(name, bytes)| (name.into(), bytes.to_vec())).collect();
+        self.store.extend(writes);
+        SwapOutcome::Swapped
+    }
+
+    /// The store is back, and all nodes tell it what they granted.
+    fn come_back(&mut self) {
+        self.is_away = false;
+        for node in 0..self.nodes.len() {
+            self.nodes[node].handle_back();
+            while let Some(owed) = self.nodes[node].poll_owed(Timestamp(7)) {
+                assert!(!self.ask(node, &owed.resolved, owed.operation).degraded);
+                self.nodes[node].handle_told(owed, Told::Done);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// In each outage the nodes grant no more than their shares of what each of them had seen last, and one request more; and the
+    /// store knows in the end of every grant.
+    #[test]
+    fn nodes_on_a_store_that_is_away_now_and_then_keep_the_bound(
+        count in 1..=6_usize,
+        steps in prop::collection::vec((0..6_usize, 0..6_u64), 1..200),
+    ) {
+        const LIMIT: u64 = 120;
+        const MOST_COST: u64 = 5;
+        let text = "on_error = 'local'\nlimits = [{ algorithm = 'fixed_window', limit = 120, period = '1h' }]";
+        let key = Resolved::new(&policy(text), "k").unwrap();
+        let (mut world, mut granted) = (World::new(count), 0);
+        let (mut seen, mut in_outage) = (vec![0; count], vec![0; count]);
+        for (node, cost) in steps {
+            let node = node % count;
+            if cost == 0 {
+                match world.is_away {
+                    true => world.come_back(),
+                    false => world.is_away = true,
+                }
+                in_outage = vec![0; count];
+                continue;
+            }
+            let verdict = world.ask(node, &key, cost.into());
+            prop_assert_eq!(verdict.degraded, world.is_away);
+            let taken = if verdict.decision.is_allowed() { cost } else { 0 };
+            granted += taken;
+            if world.is_away {
+                in_outage[node] += taken;
+                let share = u64::saturating_sub(LIMIT, seen[node]) / u64::try_from(count).unwrap();
+                prop_assert!(in_outage[node] <= share + MOST_COST, "{:?} of {:?}", in_outage, seen);
+            } else {
+                seen[node] = granted; // the nodes have told the store of everything
+            }
+        }
+        world.come_back();
+        let left = world.ask(0, &key, 0.into()).decision.remaining();
+        prop_assert_eq!(left, LIMIT.saturating_sub(granted));
+    }
+}

@@ -1,0 +1,34 @@
+//! The answers to the calls about the server itself.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use tidegate_http::{KeysAs, Limited, Status, Watched};
+
+use super::Server;
+use super::files::InForce;
+use crate::clock;
+use crate::describe::describe;
+
+impl Server {
+    pub(super) fn watched(&self, in_force: &InForce, what: Watched, clear: bool) -> String {
+        let keys = if clear { KeysAs::Clear } else { KeysAs::Hashes(&self.log_secret) };
+        let InForce { policies, metrics, store, tag, .. } = in_force;
+        let status = Status {
+            policies,
+            revision: tag,
+            metrics,
+            store: store.name(),
+            local: &store.local_answers(),
+            words: Some(describe),
+        };
+        match what {
+            Watched::Top => self.limited().top(clock::now(), keys),
+            Watched::Status => self.limited().status(clock::now(), &status, keys),
+        }
+    }
+
+    /// Only checks that did not just pass are counted, so few requests need the lock.
+    pub(super) fn limited(&self) -> MutexGuard<'_, Limited> {
+        self.limited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
