@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 
-import { Redis } from "ioredis";
-import { createClient } from "redis";
+import { Cluster, Redis } from "ioredis";
+import { createClient, createClientPool, createCluster, createSentinel } from "redis";
 
 import { install, load } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
@@ -146,9 +146,12 @@ test("what throws in memory rejects here, with the same error", async () => {
 
 test("the constructor refuses what is no policy, no client and no option", () => {
   const policy = { limits: [bucket] };
+  const [server, many] = [{ host: "127.0.0.1", port: 1 }, "a client of a Cluster or of Sentinel, which is not supported"];
   assert.throws(() => new RedisLimiter({ limits: [] }, io), { code: "INVALID_POLICY", message: "`limits`: expected 1 to 16 limits, found 0" });
   for (const [client, found] of [
-    [undefined, "undefined"], [null, "null"], ["redis://localhost", "a string"], [{}, "another object"], [{ isCluster: true }, "a client of a Cluster, which is not supported"],
+    [undefined, "undefined"], [null, "null"], ["redis://localhost", "a string"], [{}, "another object"],
+    [new Cluster([server], { lazyConnect: true }), many], [createCluster({ rootNodes: [{ socket: server }] }), many],
+    [createSentinel({ name: "master", sentinelRootNodes: [server] }), many],
   ]) {
     assert.throws(() => new RedisLimiter(policy, client), { code: "INVALID_OPTION", message: new RegExp(`^\`client\`: expected a client of .*; found ${found}$`) });
   }
@@ -164,6 +167,18 @@ test("a policy file in TOML has the names that a host has in Redis", async () =>
   const [name, ...others] = await io.keys("host:*");
   assert.deepEqual(others, []);
   assert.match(name, /^host:.*login.*a/);
+});
+
+test("a pool of clients, and a client with a prefix of its own", async () => {
+  const pool = await createClientPool({ socket: { path: redis.path } }).connect();
+  const prefixed = new Redis({ path: redis.path, keyPrefix: "own:" });
+  const policy = { limits: [{ ...minute, period: "1h", depth: 0 }, { ...bucket, rate: "3/h" }] };
+  const one = new RedisLimiter(policy, pool, { prefix: "own:pool:" });
+  const other = new RedisLimiter(policy, prefixed, { prefix: "pool:" });
+  for (const [limiter, remaining] of [[one, 2], [other, 1], [one, 0]]) assert.equal((await limiter.check("a")).remaining, remaining);
+  await Promise.all([one.close(), other.close()]);
+  pool.destroy();
+  prefixed.disconnect();
 });
 
 test("calls that begin together share a call to Redis", async () => {

@@ -167,7 +167,7 @@ export class RedisLimiter {
    * @param policy one policy or a policy file: as an object, or as text in TOML or JSON. Policies of one Redis need different names
    * @param client a client that the caller has made, and closes
    * @throws {PolicyError} with the place of the error
-   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client; a client of a Cluster is none
+   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client; a client of a Cluster, or of Sentinel by `redis`, is none
    */
   constructor(policy: memory.Policy | memory.PolicyFile | string, client: IoRedis | NodeRedis, options?: RedisLimiterOptions);
 
