@@ -33,6 +33,7 @@
 //! | `client` | a client of a store, or of a server over HTTP |
 //! | `reqwest` | the middleware for clients of reqwest |
 //! | `local` | a private Redis or workerd |
+//! | `otel` | spans of the server's decisions, for OpenTelemetry |
 
 #[cfg(feature = "client")]
 pub mod client;

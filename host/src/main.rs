@@ -4,7 +4,7 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Exact rate limiting: serve decisions, check a request, replay a trace, compare all backends.
 #[derive(Parser)]
@@ -21,6 +21,7 @@ Examples:
   tidegate check                                   validate policies.toml and describe it
   tidegate check --policy login --key user:42      decide on one request in a fresh store
   tidegate serve --redis redis://127.0.0.1:6379    serve the decision API with states in Redis
+  tidegate config --config tidegate.toml           show which options of the server hold
   tidegate replay access.log.gz --policy api       show how a policy would have treated a log
   tidegate parity access.log.gz --policy api       compare four backends line by line
 
@@ -33,7 +34,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Serve(commands::serve::Arguments),
+    Serve(Box<commands::serve::Arguments>),
+    Config(Box<commands::config::Arguments>),
     Check(commands::check::Arguments),
     #[cfg(feature = "replay")]
     Replay(commands::replay::Arguments),
@@ -47,18 +49,7 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Serve(arguments) => commands::serve::run(arguments).await,
-        Command::Check(arguments) => commands::check::run(arguments).await,
-        #[cfg(feature = "replay")]
-        Command::Replay(arguments) => commands::replay::run(arguments).await,
-        #[cfg(feature = "replay")]
-        Command::Parity(arguments) => commands::parity::run(arguments).await,
-        #[cfg(not(feature = "replay"))]
-        Command::Replay(_) => commands::without_replays::run("replay"),
-        #[cfg(not(feature = "replay"))]
-        Command::Parity(_) => commands::without_replays::run("parity"),
-    };
+    let result = run().await;
     result.unwrap_or_else(|error| {
         if error.is::<commands::OutputClosed>() {
             return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
@@ -72,10 +63,32 @@ async fn main() -> ExitCode {
     })
 }
 
+async fn run() -> anyhow::Result<ExitCode> {
+    let command = command();
+    let read = commands::config::read(command.clone(), std::env::args_os().collect())?;
+    match Arguments::from_arg_matches(&read.matches)?.command {
+        Command::Serve(arguments) => commands::serve::run(*arguments).await,
+        Command::Config(_) => commands::config::run(&read, &command),
+        Command::Check(arguments) => commands::check::run(arguments).await,
+        #[cfg(feature = "replay")]
+        Command::Replay(arguments) => commands::replay::run(arguments).await,
+        #[cfg(feature = "replay")]
+        Command::Parity(arguments) => commands::parity::run(arguments).await,
+        #[cfg(not(feature = "replay"))]
+        Command::Replay(_) => commands::without_replays::run("replay"),
+        #[cfg(not(feature = "replay"))]
+        Command::Parity(_) => commands::without_replays::run("parity"),
+    }
+}
+
+fn command() -> clap::Command {
+    commands::config::with_environment(Arguments::command())
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn the_command_line_is_consistent() {
-        <super::Arguments as clap::CommandFactory>::command().debug_assert();
+        super::command().debug_assert();
     }
 }

@@ -70,7 +70,7 @@ fn an_address_that_is_not_one_of_a_redis_says_what_to_write() {
         (
             "localhost:6379",
             "localhost:6379",
-            "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `redis+unix:///PATH`",
+            "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `redis+unix:///PATH`, ",
         ),
         (
             "redis://127.0.0.1?db=2",

@@ -127,6 +127,16 @@ impl Api {
         self.post("/v1/check", body.to_string())
     }
 
+    /// Whether a check was allowed; `None` if the server gave no answer, for example because it stopped.
+    pub fn try_check(&self, policy: &str, key: &str, cost: u64) -> Option<bool> {
+        let body = json!({ "policy": policy, "key": key, "cost": cost }).to_string();
+        let mut request = self.agent.post(format!("{}/v1/check", self.url));
+        for (name, value) in self.authorized(&[]) {
+            request = request.header(name, value);
+        }
+        reply(request.send(body).ok()?).get("allowed").as_bool()
+    }
+
     fn authorized<'a>(&self, headers: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {
         let token = self.token.iter().map(|token| ("authorization", format!("Bearer {token}")));
         headers.iter().map(|(name, value)| (*name, (*value).to_owned())).chain(token).collect()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::gate::Policies;
 use tidegate::http::{Access, Tokens};
 use tidegate::local::{RedisCluster, RedisServer, Workerd, WorkerdOptions};
-use tidegate::serve::{Bounds, Files, Service, Watch, serve};
+use tidegate::serve::{Bounds, Files, Reload, Service, Watch, serve};
 use tidegate::store::{self, RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -59,7 +59,8 @@ fn host_of(
     let (store, token) = (store(&policies), Some(TOKEN.to_owned()));
     let tokens = Tokens { decisions: token.clone(), administration: token };
     let access = Access::new(&policies, tokens).expect("a valid token");
-    let service = Service { store, policies, files, access, bounds, watch };
+    let reload = Reload::default();
+    let service = Service { store, policies, files, access, bounds, watch, reload };
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -179,6 +179,7 @@ fn unavailable(in_force: &InForce, exchange: &mut Exchange) -> Served {
                 exchange.decided(outcomes);
             }
             Step::Copy => exchange.body(Err(BodyError::Incomplete), &mut random),
+            Step::Probe => exchange.probed(Ok(Vec::new())),
             Step::Change(_) | Step::Body | Step::Verify(_) => {
                 let response = http::internal_error("the Worker began anew".to_owned());
                 return Served::Response(response);

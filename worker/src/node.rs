@@ -189,6 +189,12 @@ impl Node {
             }
             Step::Verify(_) | Step::Copy => return NextStep::Await,
             Step::Done(served) => running.end = Some(End::Served(served)),
+            Step::Probe => {
+                running.exchange.probed(Ok(Vec::new())); // each key has an object of its own, so there is none to ask
+                if let Step::Done(served) = running.exchange.step() {
+                    running.end = Some(End::Served(served));
+                }
+            }
             Step::Change(call) => {
                 running.end = Some(End::Asks(call.clone()));
                 return NextStep::Await;

@@ -44,7 +44,7 @@ pub(crate) fn deployed() -> Result<Rc<Revision>, String> {
         }
         let text = text()?;
         let policies = Policies::parse(&text).map_err(|error| format!("policies.toml: {error}"))?;
-        let tag = RevisionTag { version: 1, hash: Revisions::hash(&text) };
+        let tag = RevisionTag { version: 1, hash: Revisions::hash(&text), origin: None };
         let policies = Arc::new(policies);
         let deployed = Rc::new(Revision { policies, name: tag.hash.clone(), tag, ends: None });
         *known = Some(Known { deployed: Rc::clone(&deployed), put: Vec::new() });

@@ -78,7 +78,7 @@ impl Isolate {
         for hash in hashes.into_iter().filter(|hash| !hash.is_empty()) {
             let (hash, since) = hash.split_once('@').unwrap_or((hash, "0"));
             let file = store(&env)?.file(hash).await?.as_string();
-            let tag = RevisionTag { version: 0, hash: hash.to_owned() };
+            let tag = RevisionTag { hash: hash.to_owned(), ..RevisionTag::default() };
             let since = Timestamp(since.parse().unwrap_or_default());
             file.ok_or_else(|| "no such file is kept".to_owned())
                 .and_then(|file| policies::learn(tag, &file, since))
@@ -168,7 +168,7 @@ impl Node {
         let (Some(version), Some(hash)) = (fields.number(), fields.text()) else {
             return Err("expected a version and a hash".to_owned());
         };
-        let tag = RevisionTag { version, hash: hash.to_owned() };
+        let tag = RevisionTag { version, hash: hash.to_owned(), origin: None };
         self.watch.heard = tag.clone(); // it is asked for once, even if its file is wrong
         let revision = match fields.text() {
             Some(file) => policies::learn(tag, file, timestamp(Date::now()))?,
@@ -196,7 +196,10 @@ impl Node {
 }
 
 /// A revision in force, in fields: its version, its hash, and its file unless that is the deployed one.
-pub(crate) fn in_fields(RevisionTag { version, hash }: &RevisionTag, file: Option<&str>) -> String {
+pub(crate) fn in_fields(
+    RevisionTag { version, hash, .. }: &RevisionTag,
+    file: Option<&str>,
+) -> String {
     let mut fields = Fields::default();
     fields.number(*version).text(hash);
     if let Some(file) = file {

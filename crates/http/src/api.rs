@@ -8,10 +8,12 @@ mod query;
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use tidegate_gate::{Chance, Cost, Policies, Quoted};
 
 use crate::access::Scope;
+use crate::answer::json::object;
 use crate::answer::problem::{Problem, answer_json, answer_text};
 use crate::head::Head;
 use crate::key::{self, FoundKey};
@@ -55,6 +57,7 @@ pub(crate) fn begin(
     };
     match route {
         Route::Health => answered(answer_json(200, "{\"status\":\"ok\"}".to_string())),
+        Route::Ready => Ok(State::Probe(server.revision.version)),
         Route::Metrics => answered(answer_text(METRICS_TYPE, (server.metrics)())),
         Route::Watched(what) => {
             let clear = query::are_keys_clear(head)?;
@@ -108,6 +111,22 @@ fn begin_policies(
     })
 }
 
+/// The answer to `GET /readyz`.
+pub(crate) fn ready(version: u64, probed: &Result<Vec<String>, String>) -> Response {
+    match probed {
+        Ok(warnings) => {
+            let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+            let body = object(|it| {
+                it.field("status", "ok");
+                it.field("policies_version", version);
+                it.some("warnings", Some(warnings.as_slice()).filter(|all| !all.is_empty()));
+            });
+            answer_json(200, body)
+        }
+        Err(reason) => Problem::NotReady.response(reason.clone()),
+    }
+}
+
 fn answered(response: Response) -> Result<State, Response> {
     Ok(State::Done(Served::Response(response)))
 }
@@ -115,6 +134,7 @@ fn answered(response: Response) -> Result<State, Response> {
 /// The call that a path names.
 enum Route<'a> {
     Health,
+    Ready,
     Metrics,
     Watched(Watched),
     Gate,
@@ -147,6 +167,7 @@ impl<'a> Route<'a> {
     fn of(path: &'a str) -> Option<Self> {
         Some(match path {
             "/healthz" => Self::Health,
+            "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
             "/v1/top" => Self::Watched(Watched::Top),
             "/v1/status" => Self::Watched(Watched::Status),
@@ -188,7 +209,7 @@ impl<'a> Route<'a> {
     /// The right that a call needs; `None` if it needs no token.
     fn scope(&self, method: &str) -> Option<Scope> {
         match self {
-            Self::Health => None,
+            Self::Health | Self::Ready => None,
             Self::Policies(PolicyRoute::InForce) if method != "PUT" => Some(Scope::Decisions),
             Self::Policies(_) | Self::Override { .. } => Some(Scope::Policies),
             Self::Key { .. } if matches!(method, "DELETE" | "POST") => Some(Scope::Administration),
@@ -198,7 +219,9 @@ impl<'a> Route<'a> {
 
     fn methods(&self) -> &'static [&'static str] {
         match *self {
-            Self::Health | Self::Metrics | Self::Watched(_) | Self::Gate => &["GET", "HEAD"],
+            Self::Health | Self::Ready | Self::Metrics | Self::Watched(_) | Self::Gate => {
+                &["GET", "HEAD"]
+            }
             Self::Policies(PolicyRoute::InForce) => &["GET", "HEAD", "PUT"],
             Self::Policies(PolicyRoute::History | PolicyRoute::File | PolicyRoute::Overrides) => {
                 &["GET", "HEAD"]

@@ -38,6 +38,8 @@ pub enum Step<'e> {
     /// Let [`Revisions::handle`](crate::Revisions::handle) answer this call, where the revisions are kept, and call
     /// [`Exchange::changed`].
     Change(&'e PolicyCall),
+    /// Ask the store whether it can decide now, and call [`Exchange::probed`].
+    Probe,
     /// Send the response, or pass the request on. The exchange has ended.
     Done(Served),
 }
@@ -109,6 +111,7 @@ impl Exchange {
             State::Decide(plan) => Step::Decide(&plan.checks),
             State::Several(several) => Step::Decide(several.checks()),
             State::Change(call) => Step::Change(call),
+            State::Probe(_) => Step::Probe,
             State::Done(_) | State::Ended => {
                 let twice = internal_error("the request was answered before".to_string());
                 Step::Done(Served::Response(twice))
@@ -157,6 +160,15 @@ impl Exchange {
     pub fn changed(&mut self, response: Response) {
         self.go_on(|state| match state {
             State::Change(_) => State::Done(Served::Response(response)),
+            other => other,
+        });
+    }
+
+    /// Goes on with what an operator should know although the store can decide, or with the reason why it cannot. The words go to
+    /// any caller, so they name no key and no address.
+    pub fn probed(&mut self, probed: Result<Vec<String>, String>) {
+        self.go_on(|state| match state {
+            State::Probe(version) => State::Done(Served::Response(api::ready(version, &probed))),
             other => other,
         });
     }

@@ -4,7 +4,7 @@
 //!
 //! **Call [`Exchange::step`] until it returns [`Step::Done`]. Between two calls do what the step says, and hand in the result:
 //! [`Exchange::body`] after [`Step::Body`] and [`Step::Copy`], [`Exchange::verified`] after [`Step::Verify`], [`Exchange::decided`] after
-//! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`]. Never hand in anything else, and take [`Step::Done`] once.**
+//! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`], [`Exchange::probed`] after [`Step::Probe`]. Never hand in anything else, and take [`Step::Done`] once.**
 //!
 //! [`Step::Decide`] may come several times, and so may [`Step::Verify`]: where several policies decide on a request, each is asked in
 //! a step of its own. A first step may peek at all of them, and if one refuses, a last step gives back what the others granted.
@@ -43,6 +43,7 @@
 //!             }
 //!             Step::Verify(_) => exchange.verified(Err(tidegate_http::NoKeys), &mut random), // this server has no keys
 //!             Step::Change(_) => exchange.changed(tidegate_http::without_revisions()),
+//!             Step::Probe => exchange.probed(Ok(Vec::new())), // a store in memory always answers
 //!             Step::Done(Served::Response(response)) => return response,
 //!             Step::Done(Served::Pass(_)) => unreachable!("the policy file has no routes"),
 //!         }
@@ -104,14 +105,17 @@ pub use answer::problem::{
 pub use answer::status::Status;
 pub use answer::{Outcome, operation_json};
 pub use api::call::MAX_CHECKS;
-pub use api::policies::{Change, Changed, InvalidRevisions, PolicyCall, RevisionTag, Revisions};
+pub use api::policies::{
+    Change, Changed, InvalidRevisions, Origin, PolicyCall, RevisionTag, Revisions, Source,
+    most_units,
+};
 pub use exchange::{Exchange, Step};
 pub use gateway::upstream_failed;
 pub use head::{BodyError, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys};
 pub use key::token::Verify;
 pub use key::{key_headers, key_of};
 pub use limited::{KeysAs, Limited};
-pub use log::{Log, LogSecret};
+pub use log::{Log, LogSecret, More};
 pub use meter::{AnswerEnd, Meter};
 pub use metrics::{Counted, Metrics};
 pub use plan::{Check, Keyed};

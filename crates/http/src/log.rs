@@ -33,22 +33,37 @@ pub struct Log {
 impl Log {
     /// The line for an error; `None` if the error is only counted.
     pub fn line(&mut self, now: Timestamp, error: &dyn Display) -> Option<String> {
+        self.due(now).map(|more| match more.0 {
+            0 => format!("{error}"),
+            _ => format!("{error}; {more}"),
+        })
+    }
+
+    /// Counts an error, or says that a line is due and how many errors came since the last one.
+    pub fn due(&mut self, now: Timestamp) -> Option<More> {
         if self.last.is_some_and(|last| now.0.abs_diff(last.0) < SPAN_US) {
             self.errors = self.errors.saturating_add(1);
             return None;
         }
         self.last = Some(now);
-        Some(match self.rest() {
-            None => format!("{error}"),
-            Some(rest) => format!("{error}; {rest}"),
-        })
+        Some(self.rest().unwrap_or_default())
     }
 
-    /// The number of errors since the last line, in words; `None` without such errors.
-    pub fn rest(&mut self) -> Option<String> {
+    /// The number of errors since the last line; `None` without such errors.
+    pub fn rest(&mut self) -> Option<More> {
         let errors = core::mem::take(&mut self.errors);
-        let s = if errors == 1 { "" } else { "s" };
-        (errors > 0).then(|| format!("{errors} more error{s} since the last line"))
+        (errors > 0).then_some(More(errors))
+    }
+}
+
+/// How many errors came since the last line of a [`Log`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct More(pub u64);
+
+impl Display for More {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        let s = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} more error{s} since the last line", self.0)
     }
 }
 
@@ -77,9 +92,12 @@ impl LogSecret {
         format!("policy {policy:?}, key {hash:016x}: {error}")
     }
 
-    /// The secret has the length of a block's half and comes first, and only a part of the digest is shown, so no hash
-    /// of a longer key follows from it.
-    pub(crate) fn hash(&self, policy: &str, key: &str) -> u64 {
+    /// The hash that stands for a key of a policy.
+    //
+    // The secret has the length of a block's half and comes first, and only a part of the digest is shown, so no hash
+    // of a longer key follows from it.
+    #[must_use]
+    pub fn hash(&self, policy: &str, key: &str) -> u64 {
         let mut hasher = Sha256::new();
         for part in [&self.0, policy.as_bytes(), &[0], key.as_bytes()] {
             hasher.update(part);

@@ -58,6 +58,8 @@ pub(crate) enum State {
     /// Checks that are decided one after another.
     Several(Box<Several>),
     Change(PolicyCall),
+    /// The version of the policies in force.
+    Probe(u64),
     Done(Served),
     Ended,
 }

@@ -88,6 +88,7 @@ mod reports;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec::Vec;
 use core::iter;
 
 use hashbrown::HashTable;
@@ -234,6 +235,20 @@ impl NodeCache {
                 None => self.relaxed = self.relaxed.max(Some(heard.at)),
             }
         }
+    }
+
+    /// What a node that stops must ask the authority, so that the units that it holds are not lost. Ask it once all requests are
+    /// answered, and then as long as [`waits_for_units`](Self::waits_for_units).
+    #[must_use]
+    pub fn give_back(&mut self, at: Micros) -> Vec<Transmit> {
+        let node = self.options.node;
+        self.entries.iter_mut().filter_map(|entry| entry.give_back(node, at)).collect()
+    }
+
+    /// Whether units that the node has sent for may still arrive.
+    #[must_use]
+    pub fn waits_for_units(&self, at: Micros) -> bool {
+        self.entries.iter().any(|entry| entry.waits_for_units(at))
     }
 
     /// The number of keys of which the node remembers something.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::warn;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tidegate::clock;
@@ -11,7 +12,6 @@ use tidegate::describe::{describe, routes};
 use tidegate::gate::{
     Ask, Bounded, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted,
 };
-use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
 use super::{PolicyFile, RedisFiles, calendars, say};

@@ -2,6 +2,10 @@
 
 mod calendars;
 pub(crate) mod check;
+pub(crate) mod config;
+mod log;
+#[cfg(feature = "otel")]
+mod otel;
 #[cfg(feature = "replay")]
 pub(crate) mod parity;
 mod redis_files;
@@ -15,6 +19,7 @@ pub(crate) mod traces;
 #[cfg(not(feature = "replay"))]
 pub(crate) mod without_replays;
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -66,6 +71,11 @@ pub(crate) fn store(
     let redis =
         Redis::new(url, options).with_context(|| format!("--redis {}", without_password(url)))?;
     Ok(Store::Redis(Arc::new(redis)))
+}
+
+/// Writes a warning to standard error. If that fails, the warning is lost and the command goes on.
+pub(crate) fn warn(what: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "warning: {what}");
 }
 
 /// Writes a line to standard output.

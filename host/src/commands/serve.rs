@@ -1,7 +1,7 @@
 //! `tidegate serve`
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,11 +10,13 @@ use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::{Micros, Policies};
 use tidegate::http::{Access, Tokens};
-use tidegate::serve::{Bounds, Files, Service, Watch, accepts, serve, warn};
+use tidegate::serve::{Bounds, Files, Reload, Service, Tls, Watch, accepts, serve};
 use tidegate::store::{RedisOptions, Store};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
 
+use super::log::{self, LogFormat, LogLevel};
 use super::{PolicyFile, RedisFiles, say};
 
 /// Serve the decision API over HTTP
@@ -47,30 +49,42 @@ Calls:
   GET    /v1/status                          show decisions, refusals, policies in words, and the store; the same
   GET    /metrics                            show what the server has counted, for Prometheus
   GET    /healthz                            show that the server runs; needs no token
+  GET    /readyz                             show whether the server can decide: 200 or 503; needs no token
+
+A flag comes before its environment variable (TIDEGATE_ and its name, as TIDEGATE_MAX_MEMORY), that before the file of --config,
+and that before the default. `tidegate config` shows what holds and where it comes from.
+
+SIGHUP reads the policy file and the certificate again. The server also reads them when they change.
 
 Examples:
   tidegate serve
+  tidegate serve --config tidegate.toml
   TIDEGATE_TOKEN=secret tidegate serve --listen 0.0.0.0:8080 --redis redis://127.0.0.1:6379
+  TIDEGATE_TOKEN=secret tidegate serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem
   tidegate serve --redis rediss://redis.example.net:6379 --redis-ca ca.pem
   curl http://127.0.0.1:8080/v1/check -d '{\"policy\":\"login\",\"key\":\"user:42\"}'")]
-#[command(
-    mut_arg("redis_ca", |ca| ca.env("TIDEGATE_REDIS_CA")),
-    mut_arg("redis_cert", |certificate| certificate.env("TIDEGATE_REDIS_CERT")),
-    mut_arg("redis_key", |key| key.env("TIDEGATE_REDIS_KEY"))
-)] // only a server reads its Redis from the environment
 pub(crate) struct Arguments {
+    /// Read options from this TOML file: `NAME = VALUE`, with the names of the flags
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     policies: PolicyFile,
     /// Where the files are kept that `PUT /v1/policies` has put in force; by default beside the policy file, with
     /// `.revisions` after its name
     #[arg(long, value_name = "FILE")]
     revisions: Option<PathBuf>,
-    /// The IP address and port to listen on
+    /// The address or name, and the port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    listen: String,
+    /// Serve over TLS with this certificate: a PEM file, with the certificates between it and the CA
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert: a PEM file without a password
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Keep states in this Redis instead of in memory: redis://HOST, redis+cluster://HOST,HOST or
     /// redis+sentinel://HOST,HOST/MASTER; rediss… over TLS
-    #[arg(long, value_name = "URL", env = "TIDEGATE_REDIS", hide_env_values = true)]
+    #[arg(long, value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides
     #[arg(long, value_name = "MS", requires = "redis", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
@@ -88,41 +102,44 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     max_connections: usize,
     /// The bearer token of callers that ask for decisions
-    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// The bearer token of callers that also reset and block keys; without it nobody may, once there is a
     /// token for decisions
-    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true)]
+    #[arg(long, value_name = "TOKEN", hide_env_values = true)]
     admin_token: Option<String>,
     /// Tell in the header `Server-Timing` how long the store took for a decision
     #[arg(long)]
     server_timing: bool,
     /// The secret of the hashes that stand for keys in the log, so that several servers write the same hash of a key;
     /// random by default
-    #[arg(long, value_name = "SECRET", env = "TIDEGATE_LOG_SECRET", hide_env_values = true)]
+    #[arg(long, value_name = "SECRET", hide_env_values = true)]
     log_secret: Option<String>,
+    /// The form of the log on standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// The least important lines that the log has. Changes that callers make are always in the log
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    log_level: LogLevel,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
-    let mut stop = pin!(stopped()?); // before the server waits for anything
-    let (_, text) = arguments.policies.read()?;
-    let kept_in = arguments.revisions.unwrap_or_else(|| {
-        let mut path = arguments.policies.path().clone().into_os_string();
-        path.push(".revisions");
-        path.into()
-    });
-    let revisions = kept_in.display().to_string();
-    let files = Files::new(text.clone()).kept_in(kept_in).with_context(|| revisions.clone())?;
-    let is_own = files.in_force() == text;
-    let shown = if is_own { arguments.policies.path().display().to_string() } else { revisions };
-    let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
-    if let Err(reason) = accepts(&policies) {
-        bail!("{shown}: {reason}");
+    log::start(arguments.log_format, arguments.log_level);
+    #[cfg(feature = "otel")]
+    let spans = super::otel::start()?;
+    let mut reload = Reload::default();
+    let mut stop = pin!(stopped(reload.clone())?); // before the server waits for anything
+    let (policies, files) = files(&arguments.policies, arguments.revisions)?;
+    if let Some((certificate, key)) = arguments.tls_cert.zip(arguments.tls_key) {
+        reload = reload.with_tls(Tls::read(certificate, key).context("--tls-cert, --tls-key")?);
     }
+    let addresses = addresses(&arguments.listen).await?;
     let tokens = Tokens { decisions: arguments.token, administration: arguments.admin_token };
     let access = match Access::new(&policies, tokens)? {
         // only this machine can reach the address
-        access if access.is_shut() && arguments.listen.ip().is_loopback() => Access::OPEN,
+        access if access.is_shut() && addresses.iter().all(|own| own.ip().is_loopback()) => {
+            Access::OPEN
+        }
         access if access.is_shut() => bail!(
             "--listen {}: other machines can reach this address, and no token is configured: set \
              TIDEGATE_TOKEN, or auth = \"none\" in the policy file",
@@ -139,7 +156,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     for policy in policies.all() {
         for warning in super::calendars::warnings(policy, tidegate::clock::now()) {
-            warn(format!("policies.{}: {warning}", policy.name()));
+            warn!("policies.{}: {warning}", policy.name());
         }
     }
     let redis = arguments.redis.as_deref();
@@ -149,44 +166,86 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
             () = &mut stop => return Ok(ExitCode::SUCCESS),
             answered = redis.ping() => if let Err(error) = answered {
                 // the server starts nevertheless: `on_error` decides until Redis answers
-                warn(error);
+                warn!("{error}");
             }
         }
     }
-    let listener = TcpListener::bind(arguments.listen)
+    let listener = TcpListener::bind(&*addresses)
         .await
         .with_context(|| format!("--listen {}", arguments.listen))?;
     let names: Vec<&str> = policies.all().iter().map(|policy| policy.name()).collect();
+    let scheme = if reload.has_tls() { "https" } else { "http" };
     say(&format!(
-        "listening on http://{}, states in {}, policies {}",
+        "listening on {scheme}://{}, states in {}, policies {}, {}",
         listener.local_addr()?,
         redis.map_or("memory".to_owned(), super::without_password),
-        names.join(", ")
+        names.join(", "),
+        files.tag()
     ))?;
     let bounds = Bounds { max_connections: arguments.max_connections, ..Bounds::default() };
     let mut watch = Watch { server_timing: arguments.server_timing, ..Watch::default() };
     watch.log_secret = arguments.log_secret.unwrap_or(watch.log_secret);
-    let service = Service { policies, files, store, access, bounds, watch };
+    let service = Service { policies, files, store, access, bounds, watch, reload };
     serve(service, listener, stop).await;
+    #[cfg(feature = "otel")]
+    super::otel::stop(spans).await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Resolves at Ctrl-C, or at the signal that `kill` and service managers send. A hangup only logs a
-/// warning: by default it would end the process, and other servers read their files again at it.
-fn stopped() -> Result<impl Future<Output = ()> + Send + 'static> {
+/// Reads the policy file and the revisions of it. Returns the policies in force.
+fn files(file: &PolicyFile, kept_in: Option<PathBuf>) -> Result<(Policies, Files)> {
+    let (_, text) = file.read()?;
+    let kept_in = kept_in.unwrap_or_else(|| beside(file.path()));
+    let revisions = kept_in.display().to_string();
+    let mut files = Files::new(text.clone()).kept_in(kept_in).with_context(|| revisions.clone())?;
+    if file.path().is_file() {
+        files = files.read_from(file.path().clone()); // a pipe cannot be read again
+    }
+    let is_own = files.in_force() == text;
+    let shown = if is_own { file.path().display().to_string() } else { revisions };
+    let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
+    if let Err(reason) = accepts(&policies) {
+        bail!("{shown}: {reason}");
+    }
+    Ok((policies, files))
+}
+
+/// Where the revisions of a policy file are kept by default.
+fn beside(policies: &Path) -> PathBuf {
+    let mut path = policies.as_os_str().to_owned();
+    path.push(".revisions");
+    path.into()
+}
+
+/// The addresses of `--listen`, of which the server takes the first one that it can have.
+async fn addresses(listen: &str) -> Result<Vec<SocketAddr>> {
+    let expected = || {
+        format!("--listen {listen}: expected an address or a name, and a port, as localhost:8080")
+    };
+    let addresses: Vec<_> = lookup_host(listen).await.with_context(expected)?.collect();
+    if addresses.is_empty() {
+        bail!("{}", expected());
+    }
+    Ok(addresses)
+}
+
+/// Resolves at Ctrl-C, or at the signal that `kill` and service managers send. At a hangup the server reads its files again.
+fn stopped(reload: Reload) -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
-        loop {
+        let name = loop {
             tokio::select! {
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
-                _ = hangup.recv() => warn(
-                    "SIGHUP: the server does not read the policy file again; restart the server to apply changes",
-                ),
+                _ = interrupt.recv() => break "SIGINT",
+                _ = terminate.recv() => break "SIGTERM",
+                _ = hangup.recv() => {
+                    info!("SIGHUP: the server reads its files again");
+                    reload.again();
+                }
             }
-        }
+        };
+        info!("{name}: the server stops");
     })
 }
 

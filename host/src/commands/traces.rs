@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use tidegate::replay::Backend;
-use tidegate::serve::warn;
+
+use super::warn;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Deletes what a replay has stored, even if the replay failed. If both fail, the replay's error is returned

@@ -25,6 +25,8 @@ fn wrong_host(parts: &Parts) -> Option<String> {
     let fields = parts.headers.get_all(HOST).iter().count();
     match (joined(&parts.headers, HOST), fields) {
         (None, _) if parts.version < Version::HTTP_11 => None,
+        // RFC 9113 §8.3.1: the authority of the target takes the place of the field
+        (None, _) if parts.version == Version::HTTP_2 && parts.uri.authority().is_some() => None,
         (Some(host), 1) if is_host(&host) => None,
         (Some(host), 1) => {
             let found = Quoted(&host);

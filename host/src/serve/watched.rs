@@ -4,14 +4,14 @@ use std::sync::{MutexGuard, PoisonError};
 
 use tidegate_http::{KeysAs, Limited, Status, Watched};
 
-use super::Server;
 use super::files::InForce;
+use super::server::Server;
 use crate::clock;
 use crate::describe::describe;
 
 impl Server {
     pub(super) fn watched(&self, in_force: &InForce, what: Watched, clear: bool) -> String {
-        let keys = if clear { KeysAs::Clear } else { KeysAs::Hashes(&self.log_secret) };
+        let keys = if clear { KeysAs::Clear } else { KeysAs::Hashes(&self.log.secret) };
         let InForce { policies, metrics, store, tag, .. } = in_force;
         let status = Status {
             policies,

@@ -119,6 +119,30 @@ impl StoreError {
         }
     }
 
+    /// The kinds of errors, as [`kind`](Self::kind) names them.
+    pub const KINDS: [&str; 7] =
+        ["unavailable", "deadline", "contended", "overloaded", "full", "unreadable", "other"];
+
+    /// The kind of the error, in a word for metrics.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "unavailable",
+            Self::Address(_) | Self::Tls(_) | Self::Abandoned => "unavailable",
+            Self::Deadline(_) => "deadline",
+            Self::Contended(_) => "contended",
+            Self::Overloaded { .. } => "overloaded",
+            Self::Full { .. } => "full",
+            #[cfg(feature = "redis")]
+            Self::Unreadable { .. } => "unreadable",
+            Self::Blob { .. } => "unreadable",
+            Self::Operation(_) | Self::Table(_) | Self::Transaction(_) | Self::NoPolicy(_) => {
+                "other"
+            }
+        }
+    }
+
     /// Describes the error without names and addresses, so that a server can send it to clients.
     #[must_use]
     pub const fn summary(&self) -> &'static str {

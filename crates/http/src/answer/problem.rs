@@ -32,6 +32,7 @@ pub(crate) enum Problem {
     UnknownTransferCoding,
     BadGateway,
     ReducedCapacity,
+    NotReady,
 }
 
 /// What a problem says beside its kind.
@@ -92,6 +93,7 @@ impl Problem {
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
                 "Temporarily reduced capacity",
             ),
+            Self::NotReady => (503, "urn:tidegate:not-ready", "Not ready"),
         }
     }
 

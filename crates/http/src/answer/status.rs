@@ -35,8 +35,7 @@ impl Limited {
         let Status { policies, revision, metrics, store, local, words } = *status;
         object(|it| {
             it.field("at_us", now.0);
-            it.field("version", revision.version);
-            it.field("hash", revision.hash.as_str());
+            revision.write(it);
             it.object("store", |it| {
                 it.field("name", store);
                 it.field("answers", metrics.store_answers());

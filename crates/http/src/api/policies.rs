@@ -1,6 +1,7 @@
 //! The calls on the policy file itself, which show the file in force, replace it, or restore an earlier one.
 
 mod revisions;
+mod tag;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +19,8 @@ use crate::answer::problem::{Problem, answer_json, answer_text};
 use crate::head::Head;
 use crate::log::LogSecret;
 use crate::response::Response;
-pub use revisions::{Changed, InvalidRevisions, RevisionTag, Revisions};
+pub use revisions::{Changed, InvalidRevisions, Revisions};
+pub use tag::{Origin, RevisionTag, Source};
 
 /// The longest name of an actor.
 const MAX_ACTOR_BYTES: usize = 128;
@@ -225,8 +227,7 @@ fn version(head: &Head<'_>) -> Result<Option<u64>, Response> {
 /// `GET /v1/policies`
 pub(super) fn show(policies: &Policies, tag: &RevisionTag) -> Response {
     let shown = object(|it| {
-        it.field("version", tag.version);
-        it.field("hash", tag.hash.as_str());
+        tag.write(it);
         it.field("needs_token", policies.needs_token());
         it.objects("policies", policies.all(), |policy, it| show_policy(policy, it));
     });
@@ -270,14 +271,19 @@ fn show_policy(policy: &Policy, it: &mut Object<'_>) {
     );
 }
 
+/// The most units that a limit grants at once or in a period; `None` for a limiter without such a number.
+#[must_use]
+pub fn most_units(named: &NamedLimit) -> Option<u64> {
+    let mut fresh = alloc::vec![0; named.limit.words()];
+    let shown = named.limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
+    // a limiter without a greatest number says a number that is above all others
+    shown.ok().map(|decision| decision.limit()).filter(|most| *most <= MAX_QUANTITY)
+}
+
 fn show_limit(named: &NamedLimit, it: &mut Object<'_>) {
     let NamedLimit { name, limit, shadow, warn_at, payer, .. } = named;
-    let mut fresh = alloc::vec![0; limit.words()];
-    let shown = limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
-    let limit_of = shown.ok().map(|decision| decision.limit());
     it.field("name", name.as_str());
-    // a limiter without a greatest number says a number that is above all others
-    it.field("limit", limit_of.filter(|most| *most <= MAX_QUANTITY));
+    it.field("limit", most_units(named));
     it.field("period_us", limit.period().0);
     it.some("shadow", shadow.then_some(true));
     it.some("payer", payer.is_some().then_some(true)); // it is charged only if it is the first one with room

@@ -133,6 +133,7 @@ impl Gateway {
                     exchange.decided(decided);
                 }
                 Step::Change(call) => panic!("{call:?}"),
+                Step::Probe => panic!("a probe"),
                 Step::Done(served) => return served,
             }
         }

@@ -69,7 +69,7 @@ impl Server {
     fn status(&mut self) -> Value {
         let status = Status {
             policies: &self.policies,
-            revision: &RevisionTag { version: 3, hash: "abc".to_string() },
+            revision: &RevisionTag { version: 3, hash: "abc".to_string(), origin: None },
             metrics: &self.metrics,
             store: "memory",
             local: &[("lent", 5)],

@@ -27,6 +27,30 @@ fn only_health_is_open_to_everyone() {
     }
 }
 
+#[test]
+fn a_server_that_only_its_machine_can_reach_stays_open_under_another_file() {
+    let open = Access::OPEN.under(&policies()).under(&policies());
+    assert!(!is_unauthorized(sent(&policies(), &open, ADMINISTRATION[0], &[])));
+    assert!(!open.is_shut());
+}
+
+#[test]
+fn a_server_says_whether_its_store_can_decide() {
+    let probed = |outcome: Result<Vec<String>, String>| {
+        let mut exchange = send("GET", "/readyz", &[]);
+        assert!(matches!(exchange.step(), Step::Probe), "no token is needed");
+        exchange.probed(outcome);
+        answer(exchange)
+    };
+    let ready = probed(Ok(Vec::new()));
+    assert_eq!((ready.status, ready.body.contains("warnings")), (200, false));
+    let warned = probed(Ok(["soon".to_string()].into()));
+    assert!(warned.body.contains(r#""warnings":["soon"]"#), "{warned:?}");
+    let away = probed(Err("the store is unavailable".to_string()));
+    assert_eq!(away.status, 503);
+    assert!(away.body.contains(r#""detail":"the store is unavailable""#), "{away:?}");
+}
+
 fn is_unauthorized(mut exchange: Exchange) -> bool {
     matches!(exchange.step(), Step::Done(Served::Response(response)) if response.status == 401)
 }

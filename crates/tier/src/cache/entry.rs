@@ -9,7 +9,7 @@ use tidegate_gate::{
     Budget, Id, KeyHasher, Kind, Limiter, Limits, Micros, Operation, Policy, Request, Resolved,
 };
 
-use super::ask::{Next, VerdictOf};
+use super::ask::{Next, Transmit, VerdictOf};
 use super::held::Units;
 use super::refusals::{Refusal, Refusals};
 use super::reporter::{Reporter, master};
@@ -178,6 +178,20 @@ impl Entry {
         {
             units.forget(at);
         }
+    }
+
+    /// What a node that stops asks to give back its units of the key.
+    pub(super) fn give_back(&mut self, node: Id, at: Micros) -> Option<Transmit> {
+        let operation = Operation::Budget(self.units.as_mut()?.give_back(node)?);
+        self.relax(&operation, at);
+        let resolved = Resolved::new(&self.policy, &self.key).ok()?;
+        Some(Transmit { resolved, operation })
+    }
+
+    /// Whether units of the key may be on their way.
+    pub(super) fn waits_for_units(&self, at: Micros) -> bool {
+        let time = self.policy.local().map(Limiter::period);
+        self.units.as_ref().zip(time).is_some_and(|(units, time)| units.are_under_way(at, time))
     }
 
     /// Takes the units that the authority has granted.

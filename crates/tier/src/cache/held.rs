@@ -88,6 +88,18 @@ impl Units {
         Some(Budget { holder: node, wants: self.wanted, unspent })
     }
 
+    /// The operation by which a node that stops gives back what it holds; `None` if it holds nothing.
+    pub(super) fn give_back(&mut self, node: Id) -> Option<Budget> {
+        let Allowance { left, granted_at, .. } = self.lease.take()?.allowance;
+        let unspent = (left > 0).then_some(Unspent { granted_at, left })?;
+        Some(Budget { holder: node, wants: 0, unspent: Some(unspent) })
+    }
+
+    /// Whether units may be on their way, which live for `time`.
+    pub(super) fn are_under_way(&self, at: Micros, time: Micros) -> bool {
+        self.sent.is_some_and(|sent| at.0.saturating_sub(sent.0) < time.0)
+    }
+
     /// Takes the units that have arrived. Units of an earlier question than the last are lost, because the last
     /// grant has replaced them.
     pub(super) fn arrive(&mut self, heard: &VerdictOf<'_>) {

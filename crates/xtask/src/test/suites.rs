@@ -30,7 +30,7 @@ const NATIVE: [&str; 9] = [
 const SYSTEM: &str = "tidegate-tests";
 
 /// The features of the library, each without the others.
-const HOST_FEATURES: [&str; 6] = ["", "redis", "tower", "client", "reqwest", "command"];
+const HOST_FEATURES: [&str; 7] = ["", "redis", "tower", "client", "reqwest", "command", "otel"];
 
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
 const NO_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];

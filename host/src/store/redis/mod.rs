@@ -144,6 +144,15 @@ impl Redis {
         self.node.as_ref().map(|node| &node.answers)
     }
 
+    /// Gives back the units that this host took in advance, once it has no more requests. Returns how many units went back; those
+    /// whose fate is unknown do not count.
+    pub async fn give_back(&self) -> u64 {
+        match (&self.node, self.shared.options.clock) {
+            (Some(node), Some(clock)) => node.give_back(&self.queue, clock).await,
+            _ => 0,
+        }
+    }
+
     /// Does one operation and returns its verdict. Operations on one key are done in the order in which
     /// their futures were first polled.
     ///

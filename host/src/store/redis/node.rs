@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spin::{Mutex, MutexGuard};
-use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
+use tidegate_gate::{Budget, Effect, Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::NodeCache;
 use tidegate_tier::cache::{Counts, LocalVerdict, NodeStep, Options, Transmit, VerdictOf};
 
 use super::driver::Queue;
 use crate::clock::micros;
+
+/// How often a node that stops looks for units that have arrived.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// The refusals, units and factors of this host.
 pub(super) struct Node {
@@ -90,6 +93,44 @@ impl Node {
                 }
             });
         }
+    }
+
+    /// Asks Redis to take back the units that this node holds, also those that are on their way. Returns how many went back.
+    pub(super) async fn give_back(&self, queue: &Queue, clock: fn() -> Timestamp) -> u64 {
+        let mut units = 0_u64;
+        loop {
+            let (own, sent, waits) = self.held();
+            let now = clock();
+            let asked: Vec<_> = own
+                .into_iter()
+                .map(|Transmit { resolved, operation }| {
+                    (queue.begin(&resolved, now, operation), resolved, operation)
+                })
+                .collect();
+            for (answer, resolved, operation) in asked {
+                let Ok(Ok(verdict)) = answer.await else { continue };
+                if verdict.degraded {
+                    continue; // the store is away, so nothing went back
+                }
+                self.handle_verdict(&resolved, &operation, &verdict, sent);
+                if let Operation::Budget(Budget { unspent: Some(unspent), .. }) = operation
+                    && matches!(verdict.effect, Effect::Budget { returned: Some(true), .. })
+                {
+                    units = units.saturating_add(unspent.left);
+                }
+            }
+            if !waits {
+                return units;
+            }
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+    }
+
+    /// What this node has to give back, and whether more may arrive.
+    fn held(&self) -> (Vec<Transmit>, Micros, bool) {
+        let (mut state, at) = self.state();
+        let waits = state.cache.waits_for_units(at);
+        (state.cache.give_back(at), at, waits)
     }
 
     /// Reports what is due, until everything is reported.

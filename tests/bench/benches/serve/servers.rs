@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate::http::{Access, Tokens};
-use tidegate::serve::{Bounds, Files, Service, Watch, serve};
+use tidegate::serve::{Bounds, Files, Reload, Service, Watch, serve};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Policies, Redis, RedisOptions, Store, clock};
 use tokio::net::TcpListener;
@@ -62,7 +62,8 @@ pub(crate) fn tidegate(redis: Option<&str>) -> Result<String> {
     let access = Access::new(&policies, Tokens::default())?;
     let (files, bounds, watch) =
         (Files::new(POLICIES.to_owned()), Bounds::default(), Watch::default());
-    let service = Service { policies, files, store, access, bounds, watch };
+    let reload = Reload::default();
+    let service = Service { policies, files, store, access, bounds, watch, reload };
     start(|listener| serve(service, listener, std::future::pending()))
 }
 

@@ -17,7 +17,7 @@ fn limits_that_can_be_divided_may_be_local() {
     for limits in [
         BUCKET,
         "{ algorithm = 'fixed_window', limit = 5, period = '1h', depth = 0 }",
-        "{ algorithm = 'sliding_log', limit = 5, period = '1h' }",
+        "{ algorithm = 'sliding_log', rates = ['5/h'] }",
         "{ algorithm = 'utilization' }",
         &format!(
             "{BUCKET}, {{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '1m' }}"
@@ -25,7 +25,7 @@ fn limits_that_can_be_divided_may_be_local() {
         &format!(
             "{BUCKET}, {{ algorithm = 'fixed_window', limit = 1, period = '1h', shadow = true }}"
         ),
-        &format!("{BUCKET}, {{ algorithm = 'budget', capacity = 5, time = '1m' }}"),
+        &format!("{BUCKET}, {{ algorithm = 'budget', most = 5, time = '1m' }}"),
     ] {
         let policy = parse(limits, "on_error = 'local'");
         assert_eq!(policy.map(|policy| policy.on_error()), Ok(OnError::Local), "{limits}");
@@ -40,7 +40,7 @@ fn limits_that_cannot_be_divided_are_refused() {
                       { algorithm = 'fixed_window', limit = 2, period = '1h', payer = true }";
     for (limits, found) in [
         ("{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }", "found `concurrency`"),
-        ("{ algorithm = 'connections', capacity = 5, time_to_live = '1m' }", "found `connections`"),
+        ("{ algorithm = 'connections', limit = 5, expiry = '1m' }", "found `connections`"),
         ("{ algorithm = 'suppression', rate = '5/s' }", "found `suppression`"),
         (two_payers, "expected under \"local\" no `payer`"),
     ] {
@@ -51,10 +51,6 @@ fn limits_that_cannot_be_divided_are_refused() {
         );
         assert!(parse(limits, "on_error = 'open'").is_ok(), "{limits}");
     }
-    let overridden = "on_error = 'local'\n[overrides]\nk = { algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }";
-    let text = format!("limits = [{BUCKET}]\n{overridden}");
-    let error = Policy::parse("p", &text).unwrap_err().to_string();
-    assert!(error.contains("`overrides`: k: `on_error`: expected under \"local\""), "{error}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use core::fmt;
 use sha2::{Digest, Sha256};
 use tidegate_gate::{Policies, Quoted, TimedOverride, TimedPolicies, Timestamp};
 
+use super::tag::{Origin, RevisionTag, Source};
 use super::{Change, ChangeTo, PolicyCall, text};
 use crate::answer::json::{Written, object};
 use crate::answer::problem::{self, Problem, answer_json};
@@ -21,6 +22,9 @@ const MOST_REVISIONS: usize = 20;
 /// The most bytes of all files that are kept, so that a value of a Durable Object (2 MB) has room for them. The revision
 /// in force and the one before are always kept.
 pub(super) const MOST_BYTES: usize = 768 << 10;
+
+/// The actor of a revision that is the policy file itself.
+const DEPLOYMENT: &str = "deployment";
 
 /// After this time no node goes by a revision that is no longer in force.
 const HOUR_US: u64 = 3_600_000_000;
@@ -57,15 +61,6 @@ struct Revision {
     file: String,
 }
 
-/// The version and the hash of a revision.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RevisionTag {
-    /// The number of the revision.
-    pub version: u64,
-    /// A hash of the file.
-    pub hash: String,
-}
-
 /// The answer to a call, and what must happen before it is sent.
 #[derive(Debug)]
 pub struct Changed {
@@ -87,13 +82,6 @@ impl fmt::Display for InvalidRevisions {
 }
 
 impl core::error::Error for InvalidRevisions {}
-
-impl RevisionTag {
-    pub(super) fn on(&self, mut response: Response) -> Response {
-        response.headers.push(("etag", alloc::format!("\"{}\"", self.hash)));
-        response
-    }
-}
 
 impl Revisions {
     /// A hash of a policy file, by which files are told apart.
@@ -154,7 +142,41 @@ impl Revisions {
     pub fn tag(&self, deployed: &str) -> RevisionTag {
         match self.over(deployed).last() {
             Some(revision) => revision.tag(),
-            None => RevisionTag { version: self.next(), hash: deployed.to_owned() },
+            None => RevisionTag { version: self.next(), hash: deployed.to_owned(), origin: None },
+        }
+    }
+
+    /// Takes an edit of the policy file by a server that reads the file again: `file` is in force from now on, as after a `PUT`,
+    /// until somebody changes the policies again. All revisions are then over this file, so that a later start with the same file
+    /// finds what was put since. `earlier` is the file that was read before, if it is known.
+    #[must_use]
+    pub fn edit(&mut self, earlier: Option<&str>, file: &str, now: Timestamp) -> Changed {
+        let mut next = self.clone();
+        let is_first = next.0.is_empty();
+        let deployed = earlier.filter(|_| is_first).unwrap_or(file);
+        let hash = Self::hash(file);
+        if !is_first {
+            next.rebase(&hash);
+        }
+        let to = ChangeTo::File(file.to_owned());
+        let change = Change { by: DEPLOYMENT.to_owned(), if_match: Some("*".to_owned()), to };
+        let changed = next.handle(PolicyCall::Change(change), deployed, now);
+        if changed.response.status == 200 {
+            next.rebase(&hash);
+            *self = next;
+        }
+        changed
+    }
+
+    /// Whether a file is the one that was read last, as far as the revisions know.
+    #[must_use]
+    pub fn are_over(&self, file: &str) -> bool {
+        self.0.back().is_none_or(|last| last.over == Self::hash(file))
+    }
+
+    fn rebase(&mut self, over: &str) {
+        for revision in &mut self.0 {
+            over.clone_into(&mut revision.over);
         }
     }
 
@@ -329,8 +351,7 @@ impl Revisions {
             file,
         };
         if self.over(&over).next().is_none() {
-            let first =
-                revision(current.version, "deployment".to_owned(), None, deployed.to_owned());
+            let first = revision(current.version, DEPLOYMENT.to_owned(), None, deployed.to_owned());
             self.0.push_back(first);
         }
         let new = revision(self.next(), by, restores, file);
@@ -395,7 +416,14 @@ impl Revision {
     }
 
     fn tag(&self) -> RevisionTag {
-        RevisionTag { version: self.version, hash: Revisions::hash(&self.file) }
+        let hash = Revisions::hash(&self.file);
+        let source = match self.restores {
+            Some(_) => Source::Restored,
+            None if self.by == DEPLOYMENT => Source::File,
+            None => Source::Put,
+        };
+        let origin = Origin { source, at: Timestamp(self.at_us), by: self.by.clone() };
+        RevisionTag { version: self.version, hash, origin: Some(origin) }
     }
 }
 
@@ -461,7 +489,7 @@ fn matches(if_match: Option<&str>, current: &RevisionTag) -> Result<(), Response
     if if_match.split(',').any(is) {
         return Ok(());
     }
-    let RevisionTag { version, hash } = current;
+    let RevisionTag { version, hash, .. } = current;
     let detail = alloc::format!(
         "another file is in force: expected `If-Match: \"{hash}\"` for version {version}, found another tag"
     );

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use serde_json::Value;
 use tidegate_gate::{Policies, TimedOverride, TimedPolicies, Timestamp};
 
-use super::{Change, ChangeTo, Changed, PolicyCall, RevisionTag, Revisions, show};
+use super::{Change, ChangeTo, Changed, PolicyCall, RevisionTag, Revisions, Source, show};
 use crate::response::Response;
 
 const NOW: Timestamp = Timestamp(7);
@@ -128,6 +128,45 @@ fn another_deployed_file_is_in_force_until_a_file_is_put_over_it() {
         Some(file(2).as_str()),
         "a deployment is rolled back"
     );
+}
+
+#[test]
+fn an_edit_of_the_file_is_a_revision_and_the_last_change_wins() {
+    let revisions = &mut Revisions::default();
+    let in_force = |revisions: &Revisions, read: u64| {
+        let tag = revisions.tag(&Revisions::hash(&file(read)));
+        (tag.version, tag.hash == Revisions::hash(&file(9)), tag.origin.map(|own| own.source))
+    };
+    assert_eq!(revisions.edit(Some(&file(1)), &file(9), NOW).response.status, 200);
+    assert_eq!(in_force(revisions, 9), (2, true, Some(Source::File)));
+    let to = ChangeTo::File(file(20));
+    let change = Change { to, if_match: Some("*".to_string()), by: "alice".to_string() };
+    let put = revisions.handle(PolicyCall::Change(change), &file(9), NOW);
+    assert_eq!(put.response.status, 200);
+    assert_eq!(in_force(revisions, 9), (3, false, Some(Source::Put)));
+    assert!(revisions.are_over(&file(9)) && !revisions.are_over(&file(11)));
+    let _ = revisions.edit(Some(&file(9)), &file(11), NOW);
+    assert_eq!(in_force(revisions, 11), (4, false, Some(Source::File)));
+    let _ = revisions.edit(None, &file(9), NOW); // as at a start, when the earlier file is not known
+    assert_eq!(in_force(revisions, 9), (5, true, Some(Source::File)));
+    assert_eq!(*revisions, Revisions::read(&revisions.write()).unwrap());
+    // a file that is in force already makes no revision, and is the file that was read last
+    let again = revisions.edit(Some("unknown"), &file(9), NOW);
+    assert!(again.policies.is_none() && revisions.are_over(&file(9)));
+    let before = revisions.clone();
+    assert_eq!(revisions.edit(Some(&file(9)), "wrong", NOW).response.status, 400);
+    assert_eq!(*revisions, before);
+}
+
+#[test]
+fn an_edit_of_the_file_keeps_the_overrides_that_hold() {
+    let revisions = &mut Revisions::default();
+    put_override(revisions, "k", "{\"until_us\":100,\"limit\":50}", 7);
+    let _ = revisions.edit(Some(&file(1)), &file(3), NOW);
+    let text = revisions.file(&Revisions::hash(&file(3))).unwrap();
+    let policies = TimedPolicies::parse(text, NOW).unwrap().policies;
+    assert_eq!(policies.get("api").unwrap().overrides().len(), 1);
+    assert_eq!(policies.get("api").unwrap().limits().capacity(), 3);
 }
 
 #[test]

@@ -105,6 +105,35 @@ fn the_rest_goes_back_with_the_next_question_and_is_not_spent_meanwhile() {
 }
 
 #[test]
+fn a_node_that_stops_gives_back_what_it_holds_and_what_arrives_late() {
+    let mut world = lent(BUCKET);
+    for _ in 0..3 {
+        assert!(world.ask(1).0);
+    }
+    let at = world.at;
+    let [own] = &world.local.give_back(at)[..] else { panic!("one key") };
+    let left = unspent(own.operation).unwrap().left;
+    assert!(left > 0);
+    let spent = OFTEN + 3;
+    assert_eq!(world.decide(own.operation).decision.remaining(), 100 - u64::from(spent));
+    assert_eq!(world.local(1), Err(None), "what went back is not spent");
+    assert_eq!(world.local.give_back(at), []);
+    assert!(!world.local.waits_for_units(at));
+
+    world.pass(s(11)); // a holder gets units once in their time
+    let (late, sent) = sends_for(&mut world);
+    assert!(world.local.waits_for_units(world.at));
+    assert_eq!(world.local.give_back(world.at), [], "they have not arrived");
+    let granted = world.decide(late);
+    world.hear(late, &granted, sent);
+    assert!(!world.local.waits_for_units(world.at));
+    let [own] = &world.local.give_back(world.at)[..] else { panic!("they have arrived") };
+    world.decide(own.operation);
+    world.pass(s(1));
+    assert_eq!(world.decide(Operation::from(0)).decision.remaining(), 100 - u64::from(spent));
+}
+
+#[test]
 fn a_lost_question_is_not_repeated_before_its_time_has_passed() {
     let mut world = World::new(BUCKET);
     let (lost, first) = sends_for(&mut world);

@@ -1,0 +1,51 @@
+//! Where the lines of the server's log go.
+
+use std::io;
+
+use clap::ValueEnum;
+use tidegate::serve::AUDIT;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text for each event
+    Text,
+    /// A JSON object for each event, on a line
+    Json,
+}
+
+/// The least important lines of the log.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Only what ends the server
+    Error,
+    /// Also errors of the store, and files that are refused
+    Warn,
+    /// Also refusals (a sample), and each start, stop and change
+    Info,
+    /// Also what helps to find a fault of Tidegate
+    Debug,
+}
+
+/// Writes events of Tidegate to standard error from now on. Events of libraries are not written, because they could name keys.
+pub(crate) fn start(format: LogFormat, level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+    };
+    let targets = Targets::new().with_target("tidegate", level).with_target(AUDIT, Level::INFO);
+    // an event that cannot be written is lost, and the server goes on
+    let lines = fmt::layer().with_writer(io::stderr).log_internal_errors(false).with_ansi(false);
+    let lines = match format {
+        LogFormat::Text => lines.with_target(false).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    registry().with(lines.with_filter(targets)).init();
+}

@@ -1,0 +1,122 @@
+//! What the server says in its log, by `tracing`: errors and refusals at a bounded rate, and a line for each change of the server.
+//! No key is written, only its hash.
+
+use std::fmt::{Display, Formatter};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tidegate_gate::Resolved;
+use tidegate_http::{Log, LogSecret, Origin, RevisionTag};
+use tracing::{Level, enabled, info, warn};
+
+use crate::clock;
+use crate::store::StoreError;
+
+/// The log of a server.
+#[derive(Debug)]
+pub(super) struct ServerLog {
+    pub(super) secret: LogSecret,
+    errors: Mutex<Log>,
+    refusals: Mutex<Log>,
+}
+
+impl ServerLog {
+    pub(super) fn new(secret: LogSecret) -> Self {
+        Self { secret, errors: Mutex::default(), refusals: Mutex::default() }
+    }
+
+    /// An error that concerns no key.
+    pub(super) fn error(&self, error: &dyn Display) {
+        if let Some(more) = lock(&self.errors).due(clock::now()) {
+            warn!(more = more.0, "{error}");
+        }
+    }
+
+    /// The store did not do an operation on a key.
+    pub(super) fn store_error(&self, resolved: &Resolved, error: &StoreError) {
+        if let Some(more) = lock(&self.errors).due(clock::now()) {
+            let (policy, key) = (resolved.policy().name(), self.hash(resolved));
+            let (kind, error) = (error.kind(), error.without_key());
+            warn!(policy, %key, kind, error, more = more.0, "the store did not decide");
+        }
+    }
+
+    /// The host has decided by its share of the limits, because the store is away.
+    pub(super) fn share(&self, resolved: &Resolved, cause: Option<&StoreError>) {
+        if let Some(more) = lock(&self.errors).due(clock::now()) {
+            let (policy, key) = (resolved.policy().name(), self.hash(resolved));
+            let (kind, error) = cause.map(|error| (error.kind(), error.without_key())).unzip();
+            warn!(policy, %key, kind, error, more = more.0, "decided by this host's share of the limits");
+        }
+    }
+
+    /// A sample of the refusals: at most one a second, which says how many others there were.
+    pub(super) fn refusal(&self, resolved: &Resolved, retry_after_us: u64) {
+        if !enabled!(Level::INFO) {
+            return;
+        }
+        if let Some(more) = lock(&self.refusals).due(clock::now()) {
+            let (policy, key) = (resolved.policy().name(), self.hash(resolved));
+            info!(policy, %key, retry_after_us, more = more.0, "refused");
+        }
+    }
+
+    /// Says how many errors and refusals came since the last line about them.
+    pub(super) fn flush(&self) {
+        if let Some(more) = lock(&self.errors).rest() {
+            warn!(more = more.0, "more errors");
+        }
+        if let Some(more) = lock(&self.refusals).rest() {
+            info!(more = more.0, "more refusals");
+        }
+    }
+
+    pub(super) fn start(&self, tag: &RevisionTag) {
+        in_force(tag, "the server has started");
+    }
+
+    /// Whether all requests were answered, and how many units went back to the store; `None` if the store did not answer.
+    pub(super) fn stop(&self, is_drained: bool, units: Option<u64>) {
+        self.flush();
+        match units {
+            Some(returned_units) => info!(is_drained, returned_units, "the server has stopped"),
+            None => warn!(is_drained, "the server has stopped; its units did not all go back"),
+        }
+    }
+
+    /// Who changed what, and when. This line is written at every level of the log.
+    pub(super) fn audit(&self, what: &str) {
+        info!(target: AUDIT, "audit: {what}, at {} µs", clock::now().0);
+    }
+
+    fn hash(&self, resolved: &Resolved) -> Hash {
+        Hash(self.secret.hash(resolved.policy().name(), resolved.key()))
+    }
+}
+
+/// The target of the lines about changes that callers have made.
+pub const AUDIT: &str = "tidegate::audit";
+
+/// Says which revision is in force, and why.
+pub(super) fn in_force(tag: &RevisionTag, why: &str) {
+    let RevisionTag { version, hash, origin } = tag;
+    match origin {
+        Some(Origin { source, at, by }) => {
+            let (source, at_us) = (source.name(), at.0);
+            info!(version, hash, source, by, at_us, "{why}");
+        }
+        None => info!(version, hash, "{why}"),
+    }
+}
+
+/// The hash that stands for a key.
+struct Hash(u64);
+
+impl Display for Hash {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}

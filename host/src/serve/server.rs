@@ -1,0 +1,222 @@
+//! From a request to its response: drives the exchange, and asks the store.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use tidegate_gate::{Operation, Verdict};
+use tidegate_http::{
+    self as http, BodyError, Check, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
+    MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
+};
+use tokio::time::timeout;
+
+use super::durations::Durations;
+use super::files::{InForce, Swap};
+use super::log::ServerLog;
+use super::metrics::{StoreErrors, write_calendars, write_hosts, write_in_force};
+use super::options::{Bounds, Watch};
+use super::readiness::Readiness;
+use super::spans::Spans;
+use super::{calendar, head, log};
+use crate::clock;
+use crate::http_message::{joined, random};
+use crate::store::StoreError;
+
+/// A running server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) swap: Swap,
+    pub(super) bounds: Bounds,
+    pub(super) log: ServerLog,
+    server_timing: bool,
+    durations: Durations,
+    store_errors: StoreErrors,
+    readiness: Readiness,
+    pub(super) limited: Mutex<Limited>,
+}
+
+impl Server {
+    pub(super) fn new(swap: Swap, bounds: Bounds, watch: &Watch) -> Self {
+        Self {
+            swap,
+            bounds,
+            log: ServerLog::new(LogSecret::new(watch.log_secret.as_bytes())),
+            server_timing: watch.server_timing,
+            durations: Durations::default(),
+            store_errors: StoreErrors::default(),
+            readiness: Readiness::default(),
+            limited: Mutex::default(),
+        }
+    }
+
+    pub(super) async fn answer(
+        &self,
+        peer: SocketAddr,
+        request: Request<Incoming>,
+    ) -> http::Response {
+        let began = Instant::now();
+        let (parts, body) = request.into_parts();
+        if let Some(refusal) = head::refusal(&parts) {
+            return refusal;
+        }
+        let in_force = self.swap.at(clock::now(), |error| self.log.error(error)).await;
+        let mut exchange = self.exchange(peer, &parts, &in_force);
+        let spans = Spans::of(&parts.headers);
+        let answer = self.drive(&mut exchange, body, &in_force, &spans).await;
+        self.durations.add(began.elapsed());
+        answer
+    }
+
+    fn exchange(&self, peer: SocketAddr, parts: &Parts, in_force: &InForce) -> Exchange {
+        let InForce { policies, access, tag, .. } = in_force;
+        let metrics = &|| self.metrics(in_force);
+        let watched = &|what, clear| self.watched(in_force, what, clear);
+        let server = http::Server { policies, access, revision: tag, metrics, watched };
+        let head = Head {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or(""),
+            header: &|name| joined(&parts.headers, name),
+            client_ip: &|| Some(peer.ip().to_canonical().to_string()),
+            now: clock::now(),
+            ..Head::default()
+        };
+        Exchange::of_api(&server, &head, &mut random)
+    }
+
+    async fn drive(
+        &self,
+        exchange: &mut Exchange,
+        body: Incoming,
+        in_force: &InForce,
+        spans: &Spans,
+    ) -> http::Response {
+        let (mut body, mut took) = (Some(body), None);
+        loop {
+            match exchange.step() {
+                Step::Body | Step::Copy => exchange.body(self.read(body.take()).await, &mut random),
+                Step::Decide(checks) => {
+                    let began = self.server_timing.then(Instant::now);
+                    let outcomes = self.decide(checks, in_force, spans).await;
+                    took = began.map(|began| began.elapsed());
+                    exchange.decided(outcomes);
+                }
+                Step::Change(call) => {
+                    let answer = self.swap.handle(call, |error| self.log.error(error)).await;
+                    if answer.status == 200 {
+                        self.audit(call);
+                        self.limited().keep(&self.swap.in_force().policies);
+                    }
+                    exchange.changed(answer);
+                }
+                Step::Probe => {
+                    let ready = self.readiness.ask(&in_force.store).await;
+                    let warnings = |()| calendar::warnings(&in_force.calendars, clock::now());
+                    exchange.probed(ready.map(warnings));
+                }
+                Step::Verify(_) => exchange.verified(Err(NoKeys), &mut random), // `accepts` refuses such policies
+                Step::Done(Served::Response(mut response)) => {
+                    let timing = took.map(|took| ("server-timing", timing(in_force, took)));
+                    response.headers.extend(timing);
+                    return response;
+                }
+                Step::Done(Served::Pass(_)) => {
+                    return http::internal_error("this server has no upstreams".to_owned());
+                }
+            }
+        }
+    }
+
+    async fn read(&self, body: Option<Incoming>) -> Result<Vec<u8>, BodyError> {
+        let Some(body) = body else { return Err(BodyError::Incomplete) };
+        let read_timeout = self.bounds.read_timeout;
+        let read = timeout(read_timeout, read_body(body)).await;
+        read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
+    }
+
+    async fn decide(&self, checks: &[Check], in_force: &InForce, spans: &Spans) -> Vec<Outcome> {
+        let began = spans.begin();
+        let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
+        let asked: Vec<_> =
+            checks.iter().map(|check| (check.resolved(), check.operation())).collect();
+        let answers = in_force.store.operate_all(now, &asked).await;
+        let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
+            let outcome = match answer {
+                Ok(verdict) => {
+                    if verdict.degraded {
+                        self.log.share(check.resolved(), in_force.store.outage().as_ref());
+                    }
+                    Outcome::Decided(verdict)
+                }
+                Err(error) => {
+                    self.store_errors.count(&error);
+                    self.log.store_error(check.resolved(), &error);
+                    Outcome::Unavailable(StoreError::summary(&error).to_owned())
+                }
+            };
+            if in_force.metrics.count(check, &outcome) {
+                self.limited().count(check, &outcome, now);
+            }
+            self.sample(check, &outcome);
+            spans.end(began, check, &outcome);
+            outcome
+        };
+        checks.iter().zip(answers).map(outcome).collect()
+    }
+
+    /// Tells the log of a refusal.
+    fn sample(&self, check: &Check, outcome: &Outcome) {
+        if let (Outcome::Decided(verdict), Operation::Decide(_)) = (outcome, check.operation())
+            && !verdict.decision.is_allowed()
+        {
+            self.log.refusal(check.resolved(), verdict.decision.retry_after().0);
+        }
+    }
+
+    fn metrics(&self, in_force: &InForce) -> String {
+        let InForce { metrics, policies, store, tag, calendars, .. } = in_force;
+        let mut text = metrics.text(tag.version, &store.local_answers());
+        write_in_force(&mut text, policies, tag);
+        write_calendars(&mut text, calendars);
+        write_hosts(&mut text, store.hosts());
+        self.store_errors.write(&mut text);
+        self.durations.write(&mut text);
+        text
+    }
+
+    fn audit(&self, call: &http::PolicyCall) {
+        if let Some(what) = call.describe(&self.log.secret) {
+            self.log.audit(&what);
+            log::in_force(&self.swap.in_force().tag, "the policies were changed");
+        }
+    }
+}
+
+/// Never holds more than [`MAX_BODY_BYTES`].
+async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
+    let mut bytes = Vec::new();
+    let mut length = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return Err(BodyError::Incomplete) };
+        let Ok(chunk) = frame.into_data() else { continue };
+        length = length.saturating_add(chunk.len());
+        if length > MAX_DRAINED_BYTES {
+            break;
+        }
+        if length <= MAX_BODY_BYTES {
+            bytes.extend_from_slice(&chunk);
+        }
+    }
+    if length <= MAX_BODY_BYTES { Ok(bytes) } else { Err(BodyError::TooLarge(length)) }
+}
+
+/// The value of the header `Server-Timing`.
+fn timing(in_force: &InForce, took: Duration) -> String {
+    let (store, took) = (in_force.store.name(), took.as_micros());
+    format!("tidegate;dur={}.{:03};desc=\"{store}\"", took / 1_000, took % 1_000)
+}

@@ -1,0 +1,246 @@
+//! Connections: both versions of HTTP, TLS, and their bounds.
+
+#![cfg(feature = "tls")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::*;
+
+const POLICIES: &str =
+    "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]";
+
+/// The longest time for what should happen at once.
+const SOON: Duration = Duration::from_secs(30);
+
+struct Running {
+    address: SocketAddr,
+    reload: Reload,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<()>,
+}
+
+async fn start(bounds: Bounds, reload: Reload) -> Running {
+    let policies = Policies::parse(POLICIES).unwrap();
+    let store = Store::memory(&policies, 1 << 20).unwrap();
+    let (files, access) = (Files::new(POLICIES.to_owned()), Access::OPEN);
+    let watch = Watch::default();
+    let service = Service { policies, files, store, access, bounds, watch, reload: reload.clone() };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let ended = tokio::spawn(serve(service, listener, async { drop(stopped.await) }));
+    Running { address, reload, stop, ended }
+}
+
+impl Running {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn stop(self) {
+        let _ = self.stop.send(());
+        timeout(SOON, self.ended).await.unwrap().unwrap();
+    }
+}
+
+type Client2 = http2::SendRequest<Empty<Bytes>>;
+
+/// A connection of HTTP/2, and a task that ends with it.
+async fn client2(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> (Client2, JoinHandle<hyper::Result<()>>) {
+    let io = TokioIo::new(stream);
+    let (client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    (client, tokio::spawn(connection))
+}
+
+fn request(uri: &str) -> Request<Empty<Bytes>> {
+    Request::get(uri).body(Empty::new()).unwrap()
+}
+
+const GATE: &str = "http://tidegate/v1/gate?policy=api&key=k";
+
+#[tokio::test]
+async fn one_port_answers_both_versions_of_http_by_the_same_limits() {
+    let server = start(Bounds::default(), Reload::default()).await;
+    let (mut two, _connection) = client2(server.connect().await).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut one, connection) = http1::handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    for left in [4, 2] {
+        let response = two.send_request(request(GATE)).await.unwrap();
+        assert_eq!(
+            (response.status(), response.version()),
+            (204.try_into().unwrap(), Version::HTTP_2)
+        );
+        let said = response.headers()["ratelimit"].to_str().unwrap().to_owned();
+        assert!(said.contains(&format!("r={left}")), "{said}");
+        let mut head = request("/v1/gate?policy=api&key=k");
+        head.headers_mut().insert("host", "tidegate".parse().unwrap());
+        let response = one.send_request(head).await.unwrap();
+        assert_eq!(
+            (response.status(), response.version()),
+            (204.try_into().unwrap(), Version::HTTP_11)
+        );
+    }
+    assert_eq!(two.send_request(request(GATE)).await.unwrap().status(), 204);
+    let refused = two.send_request(request(GATE)).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("quota-exceeded"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_of_http_2_is_bounded() {
+    let server = start(Bounds::default(), Reload::default()).await;
+    let (mut client, _connection) = client2(server.connect().await).await;
+    let mut status = async |bytes: usize| {
+        let mut head = request("http://tidegate/healthz");
+        head.headers_mut().insert("x-long", "a".repeat(bytes).parse().unwrap());
+        client.send_request(head).await.map(|response| response.status())
+    };
+    assert_eq!(status(60_000).await.unwrap(), StatusCode::OK);
+    let status = status(70_000).await;
+    assert!(
+        !status.as_ref().is_ok_and(StatusCode::is_success),
+        "a head of more than 64 KiB: {status:?}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_of_http_2_without_requests_is_closed() {
+    let bounds = Bounds { read_timeout: Duration::from_millis(200), ..Bounds::default() };
+    let server = start(bounds, Reload::default()).await;
+    let (mut client, connection) = client2(server.connect().await).await;
+    assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204);
+    let _ = timeout(SOON, connection).await.unwrap(); // the client keeps its side open
+    drop(client);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_does_not_wait_for_idle_connections() {
+    let server = start(Bounds::default(), Reload::default()).await;
+    let (mut client, _connection) = client2(server.connect().await).await;
+    assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204);
+    let _silent = server.connect().await;
+    let began = std::time::Instant::now();
+    server.stop().await;
+    assert!(began.elapsed() < DRAIN_FOR, "{:?}", began.elapsed());
+}
+
+/// Writes a certificate for `localhost` and its key, and returns the certificate.
+fn certificate(folder: &Path) -> CertificateDer<'static> {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(folder.join("key.pem"), signing_key.serialize_pem()).unwrap();
+    std::fs::write(folder.join("cert.pem"), cert.pem()).unwrap();
+    CertificateDer::from_pem_slice(cert.pem().as_bytes()).unwrap()
+}
+
+fn with_tls(folder: &Path) -> io::Result<Reload> {
+    Ok(Reload::default().with_tls(Tls::read(folder.join("cert.pem"), folder.join("key.pem"))?))
+}
+
+async fn handshake(
+    server: &Running,
+    trusted: &CertificateDer<'static>,
+    protocol: &str,
+) -> io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.into()];
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, server.connect().await).await
+}
+
+#[tokio::test]
+async fn tls_offers_both_versions_and_takes_a_renewed_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = certificate(folder.path());
+    let server = start(Bounds::default(), with_tls(folder.path()).unwrap()).await;
+    let stream = handshake(&server, &first, "h2").await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (mut client, _connection) = client2(stream).await;
+    assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204);
+    let mut stream = handshake(&server, &first, "http/1.1").await.unwrap();
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text).await;
+    assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+
+    let second = certificate(folder.path());
+    server.reload.again();
+    let renewed = async { while handshake(&server, &second, "h2").await.is_err() {} };
+    timeout(SOON, renewed).await.unwrap();
+    assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204, "it goes on");
+    std::fs::write(folder.path().join("cert.pem"), "garbage").unwrap();
+    server.reload.again();
+    server.reload.again();
+    tokio::task::yield_now().await;
+    assert!(handshake(&server, &second, "h2").await.is_ok(), "the earlier certificate stays");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_begins_no_handshake_or_speaks_no_tls_loses_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    certificate(folder.path());
+    let bounds = Bounds {
+        first_head_timeout: Duration::from_millis(200),
+        max_connections: 1,
+        ..Bounds::default()
+    };
+    let server = start(bounds, with_tls(folder.path()).unwrap()).await;
+    for sent in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"] {
+        let mut stream = server.connect().await;
+        stream.write_all(sent).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap();
+        assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    }
+    server.stop().await;
+}
+
+#[test]
+fn files_that_hold_no_certificate_or_key_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = |expected: &str| {
+        let error = with_tls(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    wrong("cert.pem: No such file");
+    certificate(folder.path());
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("key.pem", "garbage");
+    wrong("key.pem: expected a private key in PEM without a password");
+    certificate(folder.path());
+    write("cert.pem", "garbage");
+    wrong("cert.pem: expected a certificate in PEM, found none");
+}

@@ -1,0 +1,212 @@
+//! What an operator sees of a server: probes, log, configuration, start and stop.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tidegate::local::RedisServer;
+
+use crate::{Folder, signal};
+
+#[test]
+fn a_server_is_alive_while_its_redis_is_away_and_ready_when_it_is_back() {
+    let folder = Folder::new();
+    let mut redis = RedisServer::start().unwrap();
+    let (mut server, api) = folder.serve_and_log(&["--redis", redis.url()], Stdio::null());
+    let ready = || api.get("/readyz", &[]);
+    let first = ready();
+    assert_eq!((first.status, first.get("status")), (200, "ok".into()));
+    assert_eq!(first.get("policies_version"), 1);
+    redis.stop();
+    let began = Instant::now();
+    while ready().status == 200 {
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+    let asked = Instant::now();
+    let away = ready();
+    assert!(asked.elapsed() < Duration::from_secs(2), "one deadline of 250 ms");
+    assert_eq!((away.status, away.get("type")), (503, "urn:tidegate:not-ready".into()));
+    assert_eq!(away.get("detail"), "the store is unavailable");
+    assert_eq!(api.get("/healthz", &[]).status, 200);
+    assert_eq!(api.post("/readyz", "").status, 405);
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+#[test]
+fn a_name_is_listened_on_and_the_first_line_names_the_revision() {
+    let folder = Folder::new();
+    let mut serve = folder.command(&["serve", "--listen", "localhost:0"]);
+    let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(server.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    let _ = server.kill();
+    let _ = server.wait();
+    assert!(line.starts_with("listening on http://127.0.0.1:") || line.contains("[::1]"), "{line}");
+    assert!(line.ends_with("policies api, open, revision 1 (file)\n"), "{line}");
+    folder.fails(&["serve", "--listen", "8080"], "expected an address or a name, and a port");
+    folder.fails(&["serve", "--listen", "0.0.0.0:0"], "no token is configured");
+}
+
+#[test]
+fn a_log_in_json_samples_refusals_and_names_no_key() {
+    let folder = Folder::new();
+    let (mut server, api) = folder.serve(&["--log-format", "json", "--log-secret", "s"]);
+    let refusals = 300;
+    for _ in 0..refusals + 2 {
+        api.check("api", "a secret key", 1, None);
+    }
+    signal(&server, "TERM");
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert!(!log.contains("secret key"), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |message: &str| -> Vec<&Value> {
+        lines.iter().filter(|line| line["message"] == message).collect()
+    };
+    let (samples, rest) = (of("refused"), of("more refusals"));
+    assert!(!samples.is_empty() && samples.len() < 60, "at most one a second: {log}");
+    assert_eq!(samples[0]["policy"], "api");
+    assert_eq!(samples[0]["key"].as_str().unwrap().len(), 16, "a hash");
+    let more: u64 = samples.iter().chain(&rest).map(|line| line["more"].as_u64().unwrap()).sum();
+    assert_eq!(more + samples.len() as u64, refusals, "none is forgotten: {log}");
+    assert_eq!(of("the server has started")[0]["version"], 1);
+    assert_eq!(of("the server has stopped")[0]["is_drained"], true);
+}
+
+#[test]
+fn the_level_of_the_log_leaves_out_refusals_and_never_a_change_by_a_caller() {
+    let folder = Folder::new();
+    let (mut server, api) =
+        folder.serve(&["--log-level", "error", "--token", "t", "--admin-token", "t"]);
+    let api = api.with(Some("t"));
+    for _ in 0..3 {
+        api.check("api", "k", 1, None);
+    }
+    assert_eq!(api.put_policies(crate::POLICIES.replace("2", "3").as_str()).status, 200);
+    signal(&server, "TERM");
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let _ = server.wait();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("audit: policies: another file was put in force, by"), "{log}");
+}
+
+#[test]
+fn flags_come_before_the_environment_that_before_the_file_and_that_before_defaults() {
+    let folder = Folder::new();
+    folder.write(
+        "t.toml",
+        "max-connections = 7\nredis-deadline = 9\nredis = 'redis://u:pass@h'\ntoken = 'hidden'\nserver-timing = true\n",
+    );
+    let shown = |flags: &[&str]| {
+        let mut command = folder.command(&["config", "--config", "t.toml"]);
+        command.args(flags).env("TIDEGATE_REDIS_DEADLINE", "8");
+        command.env("TIDEGATE_REDIS_MAX_SKEW", "6");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = shown(&["--redis-max-skew", "5"]);
+    let has = |text: &str, name: &str, value: &str, source: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap();
+        let (own, from) = line.split_once('#').unwrap();
+        assert_eq!((own.trim_end(), from.trim()), (format!("{name} = {value}").as_str(), source));
+    };
+    has(&text, "redis-max-skew", "5", "flag");
+    has(&text, "redis-deadline", "8", "environment TIDEGATE_REDIS_DEADLINE");
+    has(&text, "max-connections", "7", "file t.toml");
+    has(&text, "server-timing", "true", "file t.toml");
+    has(&text, "listen", "\"127.0.0.1:8080\"", "default");
+    has(&text, "token", "\"…\"", "file t.toml");
+    has(&text, "redis", "\"redis://…@h\"", "file t.toml");
+    assert!(!text.contains("pass") && !text.contains("hidden"), "{text}");
+    assert!(text.contains("# tls-cert is not set"), "{text}");
+}
+
+#[test]
+fn a_wrong_configuration_file_says_what_is_expected() {
+    let folder = Folder::new();
+    for (text, expected) in [
+        ("listne = 'x'", "t.toml: expected one of policies, revisions, listen, "),
+        ("config = 'x'", "found \"config\""),
+        ("max-connections = 0", "t.toml: invalid value '0' for '--max-connections <N>'"),
+        ("server-timing = 'on'", "t.toml: server-timing: expected true or false, found \"on\""),
+        ("listen = true", "t.toml: listen: expected a text or a whole number, found true"),
+        ("redis-deadline = 5", "t.toml: the following required arguments were not provided"),
+        ("listen = ", "t.toml: TOML parse error at line 1"),
+    ] {
+        folder.write("t.toml", text);
+        folder.fails(&["serve", "--config", "t.toml"], expected);
+    }
+    folder.fails(&["serve", "--config", "none.toml"], "--config none.toml: No such file");
+    folder.write("t.toml", "max-connections = 7\n");
+    folder.fails(&["serve", "--config", "t.toml", "--listen"], "error: a value is required");
+}
+
+#[test]
+fn each_option_of_the_server_has_a_variable() {
+    let (_, help, _) = Folder::new().run(&["serve", "--help"]);
+    let options = help.lines().filter_map(|line| {
+        let name = line.trim_start().strip_prefix("--")?.split(' ').next()?;
+        Some(format!("[env: TIDEGATE_{}", name.replace('-', "_").to_uppercase()))
+    });
+    let options: Vec<_> = options.collect();
+    assert!(options.len() >= 19, "{options:?}");
+    for variable in options {
+        assert!(help.contains(&variable), "{variable}: {help}");
+    }
+}
+
+#[test]
+fn a_server_that_stops_under_load_gives_back_the_units_that_it_took_in_advance() {
+    const LIMIT: u64 = 1_000_000;
+    let folder = Folder::new();
+    folder.write(
+        "policies.toml",
+        format!(
+            "[policies.hot]\nlocal = {{ most = 50000, time = '10m' }}\n\
+             limits = [{{ algorithm = 'fixed_window', limit = {LIMIT}, period = '365d' }}]\n"
+        ),
+    );
+    let redis = RedisServer::start().unwrap();
+    let arguments = ["--redis", redis.url(), "--redis-deadline", "5000"];
+    let (mut server, api) = folder.serve(&arguments);
+    let (granted, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let asked = api.try_check("hot", "k", 1);
+                    match asked {
+                        Some(true) => granted.fetch_add(1, Ordering::Relaxed),
+                        Some(false) => panic!("refused below the limit"),
+                        None => break lost.fetch_add(1, Ordering::Relaxed),
+                    };
+                }
+            });
+        }
+        let began = Instant::now();
+        let is_local = || api.get("/metrics", &[]).text.contains("{kind=\"lent\"} 0\n");
+        while granted.load(Ordering::Relaxed) < 500 || is_local() {
+            assert!(began.elapsed() < Duration::from_secs(60));
+        }
+        signal(&server, "TERM");
+    });
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let (granted, lost) = (granted.into_inner(), lost.into_inner());
+    let (mut next, api) = folder.serve_and_log(&arguments, Stdio::null());
+    let left = api.check("hot", "k", 0, None).get("remaining").as_u64().unwrap();
+    let _ = next.kill();
+    let _ = next.wait();
+    let taken = LIMIT - left;
+    assert!((granted..=granted + lost).contains(&taken), "{granted} + {lost}, {taken}: {log}");
+    let returned = log.split("returned_units=").nth(1).unwrap().trim().parse::<u64>().unwrap();
+    assert!(returned > 0, "{log}");
+}

@@ -1,0 +1,149 @@
+//! The policy file beside a `PUT`, and files that are read again while the server runs.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_tests::Api;
+
+use crate::{Folder, signal};
+
+fn file(limit: u64) -> String {
+    format!(
+        "[policies.api]\nlimits = [{{ algorithm = 'fixed_window', limit = {limit}, period = '365d' }}]\n"
+    )
+}
+
+fn start(folder: &Folder) -> (Child, Api) {
+    let (server, api) =
+        folder.serve_and_log(&["--admin-token", "t", "--token", "t"], Stdio::null());
+    (server, api.with(Some("t")))
+}
+
+fn limit(api: &Api) -> u64 {
+    // a request that began before an edit may get no decision
+    api.check("api", "k", 0, None).get("limit").as_u64().unwrap_or(0)
+}
+
+/// Asks until this holds.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+    }
+}
+
+fn stop(mut server: Child) {
+    signal(&server, "TERM");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn whoever_changed_the_policies_last_wins_a_caller_or_the_file() {
+    let folder = Folder::new();
+    folder.write("policies.toml", file(9));
+    let (server, api) = start(&folder);
+    let origin = |api: &Api| {
+        let shown = api.get("/v1/policies", &[]);
+        (shown.get("version"), shown.get("source"), shown.get("by"))
+    };
+    assert_eq!((limit(&api), origin(&api)), (9, (1.into(), "file".into(), "deployment".into())));
+    assert_eq!(api.put_policies(&file(20)).status, 200);
+    assert_eq!((limit(&api), origin(&api).1), (20, "put".into()));
+    for (version, edited) in [(3, 11), (4, 9)] {
+        folder.write("policies.toml", file(edited));
+        until("the edit is in force", || limit(&api) == edited);
+        assert_eq!(origin(&api), (version.into(), "file".into(), "deployment".into()));
+    }
+    stop(server);
+
+    let (server, api) = start(&folder);
+    assert_eq!((limit(&api), origin(&api).0), (9, 4.into()), "a restart changes nothing");
+    assert_eq!(api.put_policies(&file(20)).status, 200);
+    stop(server);
+    let (server, api) = start(&folder);
+    assert_eq!((limit(&api), origin(&api).1), (20, "put".into()), "the file was not edited");
+    stop(server);
+    for edited in [11, 9] {
+        folder.write("policies.toml", file(edited)); // while no server runs
+        let (server, api) = start(&folder);
+        assert_eq!((limit(&api), origin(&api).1), (edited, "file".into()));
+        stop(server);
+    }
+    let (server, api) = start(&folder);
+    let restored = api.post_with("/v1/policies/restore", &[("if-match", "*")], "");
+    assert_eq!((restored.status, limit(&api)), (200, 11), "the file before");
+    assert_eq!(origin(&api).1, "restored");
+    stop(server);
+}
+
+#[test]
+fn a_file_that_is_refused_changes_nothing_under_load() {
+    let folder = Folder::new();
+    folder.write("policies.toml", file(9));
+    let log = std::fs::File::create(folder.path().join("log")).unwrap();
+    let (server, api) = folder.serve_and_log(&[], Stdio::from(log));
+    let (is_over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+    let refused = || {
+        let metrics = api.get("/metrics", &[]).text;
+        let line = metrics.lines().find_map(|line| {
+            line.strip_prefix("tidegate_policies_ignored_total ")?.parse::<u64>().ok()
+        });
+        line.unwrap()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let api = api.with(None);
+            while !is_over.load(Ordering::Relaxed) {
+                let reply = api.check("api", "k", 1, None);
+                assert_eq!((reply.status, reply.get("limit")), (200, 9.into()), "{reply:?}");
+                answers.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let garbage: [&[u8]; 5] = [
+            b"garbage",
+            b"",
+            b"\xff\xfe\x00",
+            b"[policies.api]\nlimits = [{ algorithm = 'fixed_wind",
+            b"[policies.api]\nkey = 'jwt:sub'\nlimits = [{ algorithm = 'fixed_window', limit = 3, period = '1s' }]",
+        ];
+        for (before, bytes) in (0..).zip(garbage) {
+            folder.write("policies.toml", bytes);
+            until("the file is refused", || refused() > before);
+        }
+        std::fs::remove_file(folder.path().join("policies.toml")).unwrap();
+        until("a missing file changes nothing", || refused() > 5);
+        let before = answers.load(Ordering::Relaxed);
+        until("requests go on", || answers.load(Ordering::Relaxed) > before + 10);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    folder.write("policies.toml", file(12));
+    until("a good file is taken", || limit(&api) == 12);
+    stop(server);
+    let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+    let told = log.lines().filter(|line| line.contains("the policy file is refused")).count();
+    assert_eq!(told, 6, "each fault once: {log}");
+    assert!(log.contains("reason=\"line 1, column 8: "), "{log}");
+}
+
+#[test]
+fn a_hangup_reads_the_file_again_at_once() {
+    let folder = Folder::new();
+    let (mut server, api) = folder.serve(&[]);
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut next = |wanted: &str| lines.find_map(|line| line.ok().filter(|it| it.contains(wanted)));
+    assert_eq!(api.check("api", "k", 1, None).get("remaining"), 1);
+    signal(&server, "HUP");
+    assert!(next("INFO SIGHUP: the server reads its files again").is_some());
+    assert!(next("INFO SIGHUP: the policy file is as it was").is_some());
+    let text = crate::POLICIES.replace("capacity = 2", "capacity = 7");
+    folder.write("policies.toml", text);
+    signal(&server, "HUP");
+    let told = next("INFO the policy file was read again version=2").unwrap();
+    assert!(told.contains("source=\"file\" by=\"deployment\""), "{told}");
+    assert_eq!(api.check("api", "k", 0, None).get("limit"), 7);
+    signal(&server, "TERM");
+    assert!(next("INFO SIGTERM: the server stops").is_some());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
