@@ -3,14 +3,15 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 import { install, link, load } from "./installed.mjs";
+import { startServer } from "./redis.mjs";
 
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
-link(folder, ["expect-type", "express", "express-rate-limit", "fastify", "hono", "koa"]);
+link(folder, ["expect-type", "express", "express-rate-limit", "fastify", "hono", "ioredis", "koa", "redis"]);
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
@@ -30,12 +31,13 @@ test("the tarball has exactly the files that are needed", () => {
     "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
     "dist/index.d.cts",
     ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), "dist/node.cjs", "dist/node.cjs.map", "dist/node.js", "dist/node.js.map",
+    "dist/redis.d.cts", ...["node.cjs", "node.cjs.map", "node.js", "node.js.map"].map((name) => `dist/redis/${name}`),
     "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
     "dist/toml.d.cts", "dist/toml/browser.cjs", "dist/toml/browser.cjs.map", "dist/toml/browser.js", "dist/toml/browser.js.map",
     "dist/toml/edge.js", "dist/toml/edge.js.map", "dist/toml/tidegate.wasm", "dist/toml/workerd.js", "dist/toml/workerd.js.map",
     "dist/worker/build/fields.js", "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm", ...scripts.map((name) => `dist/worker/${name}`),
     "dist/workerd.js", "dist/workerd.js.map",
-    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
+    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "redis.d.ts", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
   ].sort());
 });
@@ -69,6 +71,9 @@ const readme = readFileSync(join(installed, "README.md"), "utf8");
 const ofRepository = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 const snippets = [...(readme + ofRepository).matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code);
 
+const redis = await startServer();
+after(() => redis.stop());
+
 test("the README has snippets", () => assert.ok(snippets.length >= 3));
 
 for (const [index, code] of snippets.entries()) {
@@ -77,7 +82,7 @@ for (const [index, code] of snippets.entries()) {
     assert.ok(promised.length > 0);
     const file = join(folder, `snippet-${index + 1}.js`);
     writeFileSync(file, code);
-    const printed = execFileSync(process.execPath, [file], { cwd: folder, encoding: "utf8" });
+    const printed = execFileSync(process.execPath, [file], { cwd: folder, encoding: "utf8", env: { ...process.env, REDIS_URL: redis.path } });
     assert.deepEqual(printed.trimEnd().split("\n"), promised);
   });
 }
@@ -95,7 +100,7 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "redis-types.ts", "worker-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));

@@ -4,21 +4,30 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 
+/** Starts a server that lives until `stop` is called, by default at a new path. */
+export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidegate-redis-")), "redis.sock")) {
+  const server = spawn("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""], { stdio: ["ignore", "pipe", "inherit"] });
+  process.on("exit", () => server.kill("SIGKILL")); // also if a test ends the process
+  for await (const line of createInterface({ input: server.stdout })) if (line.includes("ready to accept connections")) break;
+  server.stdout.resume();
+  const stop = async () => {
+    server.kill("SIGKILL");
+    if (server.exitCode === null && server.signalCode === null) await once(server, "exit");
+    rmSync(dirname(path), { recursive: true, force: true });
+  };
+  return { path, server, stop };
+}
+
 /**
- * Starts a server that lives until `stop` is called, and connects to it. The client has the calls that the library makes.
+ * Starts a server and connects to it. The client has the calls that the library makes.
  * Redis goes by its own clock, which no test can move, so the client removes keys by the clock of the test: a key of a script
  * that has a time to live is removed after it, in whole steps of `stepMs`.
  */
 export async function startRedis() {
-  const folder = mkdtempSync(join(tmpdir(), "tidegate-redis-"));
-  const path = join(folder, "redis.sock");
-  const server = spawn("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""], { stdio: ["ignore", "pipe", "inherit"] });
-  process.on("exit", () => server.kill()); // also if a test ends the process
-  for await (const line of createInterface({ input: server.stdout })) if (line.includes("ready to accept connections")) break;
-  server.stdout.resume();
+  const { path, stop: stopServer } = await startServer();
   const socket = connect(path);
   await once(socket, "connect");
   const send = sender(socket);
@@ -51,9 +60,7 @@ export async function startRedis() {
   };
   const stop = async () => {
     socket.destroy();
-    server.kill();
-    await once(server, "exit");
-    rmSync(folder, { recursive: true });
+    await stopServer();
   };
   return { client, stop };
 }

@@ -12,16 +12,29 @@ export function replay(Limiter, name, { policy, steps }) {
   return steps.length;
 }
 
+/** Replays one vector by a limiter whose answers are promises. Returns the number of steps; rejects at the first wrong answer. */
+export async function replayByPromises(limiter, name, { steps }) {
+  for (const [place, { at_us, key, operation, answer: wanted }] of steps.entries()) {
+    const found = await ask(limiter, key, operation, at_us).then(onWire, refusal);
+    same(found, wanted, `${name}, step ${place}`);
+  }
+  return steps.length;
+}
+
 /** The answer to a step, in the names and units of the wire. */
 function answer(limiter, { at_us, key, operation }) {
   try {
     return onWire(ask(limiter, key, operation, at_us));
   } catch (error) {
-    if (error.code === undefined) throw error;
-    // here a wrong number has a code of its own; on the wire it is an invalid request
-    const code = error.code === "INVALID_COST" ? "INVALID_REQUEST" : error.code;
-    return { error: `urn:tidegate:${code.toLowerCase().replaceAll("_", "-")}` };
+    return refusal(error);
   }
+}
+
+function refusal(error) {
+  if (error.code === undefined) throw error;
+  // here a wrong number has a code of its own; on the wire it is an invalid request
+  const code = error.code === "INVALID_COST" ? "INVALID_REQUEST" : error.code;
+  return { error: `urn:tidegate:${code.toLowerCase().replaceAll("_", "-")}` };
 }
 
 function ask(limiter, key, operation, now) {

@@ -198,7 +198,7 @@ export class Grant {
 }
 
 /** @type {(numbers: Numbers, names: string[]) => declared.LimitAnswer[]} */
-function readLimits(numbers, names) {
+export function readLimits(numbers, names) {
   const count = numbers[COUNT];
   if (count === 1) return [readLimit(numbers, HEAD, names[0], names[1])];
   return Array.from({ length: count }, (_, place) => readLimit(numbers, HEAD + EACH * place, names[2 * place], names[2 * place + 1]));
@@ -234,7 +234,7 @@ export function addSoft(answer, numbers, granted, isShadow) {
 }
 
 /** @type {(answer: object, source: Source) => void} */
-function addOptional(answer, { numbers, granted, isShadow, names, lease }) {
+export function addOptional(answer, { numbers, granted, isShadow, names, lease }) {
   if (isDenied(numbers, granted)) define(answer, "denied", true);
   if (lease !== undefined) define(answer, "lease", lease);
   const [effect, first, second, third] = [numbers[EFFECT], numbers[EFFECT + 1], numbers[EFFECT + 2], numbers[EFFECT + 3]];

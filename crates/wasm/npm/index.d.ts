@@ -251,7 +251,7 @@ export interface Policy {
   key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | CostHeader;
-  /** The answer when the store cannot be reached; not used here. */
+  /** The answer when the store cannot be reached; only for `tidegate/redis`, where `"local"` refuses. Default: `"closed"`. */
   on_error?: "open" | "closed" | "local";
   /** Among how many nodes at least the limits are divided under `on_error: "local"`; not used here. */
   nodes?: number;
@@ -667,6 +667,7 @@ export type ErrorCode =
   | "TOO_MANY_LIMITS"
   | "TOO_MANY_WAITERS"
   | "NOT_INITIALIZED"
+  | "UNAVAILABLE"
   | "FREED";
 
 /** Any error of this package. */

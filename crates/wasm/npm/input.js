@@ -256,7 +256,7 @@ export function requireWhole(field, code, value, least, most) {
  *
  * @type {(argument: string, code: ErrorCode, found: any, fields: string[]) => Record<string, any>}
  */
-function known(argument, code, found, fields) {
+export function known(argument, code, found, fields) {
   if (typeof found !== "object" || found === null) throw wrongType(argument, code, found, "an object");
   requirePlain(argument, code, found);
   const unknown = Object.keys(found).find((field) => !fields.includes(field));

@@ -38,6 +38,9 @@ pub(crate) enum Failure {
     Span(String),
     /// WebAssembly has no memory left.
     NoMemory,
+    /// Redis did not do an operation that must not look as if it were done.
+    #[cfg(feature = "redis")]
+    Unavailable(String),
 }
 
 impl Failure {
@@ -69,6 +72,8 @@ impl Failure {
             Self::Option(_) => "INVALID_OPTION",
             Self::Ask(_) | Self::Span(_) => "INVALID_REQUEST",
             Self::NeedsLease => "NEEDS_LEASE",
+            #[cfg(feature = "redis")]
+            Self::Unavailable(_) => "UNAVAILABLE",
         }
     }
 
@@ -79,6 +84,8 @@ impl Failure {
                 message.clone()
             }
             Self::Ask(error) => error.to_string(),
+            #[cfg(feature = "redis")]
+            Self::Unavailable(message) => message.clone(),
             Self::Number { field, found, least, most, .. } => {
                 // in JavaScript's notation, such as Infinity or 1e+21
                 let found = Number::from(*found)

@@ -13,7 +13,11 @@ mod fields;
 mod limiter;
 mod number;
 mod policy;
+#[cfg(feature = "redis")]
+mod redis;
 mod reporter;
 
 pub use limiter::{Limiter, module_memory, require_memory, span_of};
+#[cfg(feature = "redis")]
+pub use redis::{Authority, long_key};
 pub use reporter::Reporter;

@@ -22,6 +22,8 @@ use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
 use crate::policy;
+#[cfg(feature = "redis")]
+pub(crate) use operate::{form, has, optional, reserve_form, whole};
 
 /// The states of many keys under one policy.
 #[wasm_bindgen(js_name = NativeLimiter)]
@@ -254,7 +256,7 @@ impl Limiter {
     }
 }
 
-fn parsed(
+pub(crate) fn parsed(
     text: &str,
     written: bool,
     name: Option<&str>,
@@ -311,7 +313,11 @@ pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {
 }
 
 #[inline]
-fn quantity(field: &'static str, code: &'static str, found: f64) -> Result<u64, Failure> {
+pub(crate) fn quantity(
+    field: &'static str,
+    code: &'static str,
+    found: f64,
+) -> Result<u64, Failure> {
     // made only when needed, because each decision comes here twice
     let number = || Failure::Number { field, code, found, least: 0, most: MAX_QUANTITY };
     to_quantity(found).ok_or_else(number)

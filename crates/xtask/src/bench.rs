@@ -16,7 +16,7 @@ const OURS: &str = "tidegate";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only the benchmark of this name (decide, shed, lease, memory, redis, serve, worker or npm), or only rows whose
+    /// Run only the benchmark of this name (decide, shed, lease, memory, redis, serve, worker, npm or npm-redis), or only rows whose
     /// names contain this text
     name: Option<String>,
     /// Measure each section of redis, serve and worker for this long
@@ -28,8 +28,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if arguments.name.as_deref() == Some("npm") {
-        return npm();
+    match arguments.name.as_deref() {
+        Some("npm") => return npm("tests/npm/bench.mjs"),
+        Some("npm-redis") => return npm("tests/npm/bench-redis.mjs"),
+        _ => {}
     }
     let folder = target()?.join("criterion");
     let _ = fs::remove_dir_all(&folder); // no figures of an earlier run
@@ -74,10 +76,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Measures the npm package beside other limiters in the workspace's Node.
-fn npm() -> Result<()> {
+fn npm(script: &str) -> Result<()> {
     build::build(build::Artifact::Npm)?;
+    install::redis()?;
     install::loaders()?;
-    step("benchmarks, npm", &mut command("node_modules/.bin/node", &["tests/npm/bench.mjs"]))
+    step(&format!("benchmarks, {script}"), &mut command("node_modules/.bin/node", &[script]))
 }
 
 /// The benchmarks of `tests/bench/benches`, and the starts of the names of their rows.

@@ -5,11 +5,13 @@ import type * as express from "../dropin/express-rate-limit.js";
 import type * as flexible from "../dropin/rate-limiter-flexible.js";
 import type * as rolling from "../dropin/rolling-rate-limiter.js";
 import type * as upstash from "../dropin/upstash.js";
+import type * as redis from "../redis.js";
 import type * as slim from "../slim.js";
 
 import * as writtenErrors from "#written/errors";
 import * as writtenLimiter from "#written/limiter";
 import * as writtenReporter from "#written/reporter";
+import * as writtenRedis from "#written/redis/limiter";
 import * as writtenSlim from "#written/entries/slim";
 import * as writtenExpressLimit from "#written/dropin/express-rate-limit";
 import * as writtenFlexible from "#written/dropin/rate-limiter-flexible";
@@ -29,6 +31,7 @@ type Made<C extends abstract new (...args: any) => object> =
   new (...args: ConstructorParameters<C>) => Omit<InstanceType<C>, Disposes>;
 
 export const Limiter: Made<typeof declared.Limiter> = writtenLimiter.Limiter;
+export const RedisLimiter: Made<typeof redis.RedisLimiter> = writtenRedis.RedisLimiter;
 export const Reporter: Made<typeof declared.Reporter> = writtenReporter.Reporter;
 // only the package makes errors, so their declared constructors take nothing
 export const policyError = (error: writtenErrors.PolicyError): Omit<declared.PolicyError, "code"> => error;

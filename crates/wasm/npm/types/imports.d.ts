@@ -16,6 +16,15 @@ declare module "#order" {
   export const stamp: string;
 }
 
+/** What the package uses of Node's bytes. */
+declare module "node:buffer" {
+  export class Buffer extends Uint8Array<ArrayBuffer> {
+    static from(bytes: ArrayBufferLike, offset: number, length: number): Buffer;
+    subarray(from: number, to: number): Buffer;
+    toString(): string;
+  }
+}
+
 declare module "*.wasm" {
   const module: WebAssembly.Module;
   export default module;

@@ -131,13 +131,8 @@ impl Limiter {
         draw: Option<f64>,
         time_to_live_us: Option<f64>,
     ) -> Option<bool> {
-        let read = || {
-            let CheckForm { cost, class, signal_ppm, draw, .. } =
-                form(cost, class, None, signal_ppm, draw)?;
-            let time_to_live_us = optional("timeToLive", time_to_live_us)?;
-            Ok(Ask::Reserve(ReserveForm { cost, class, id, signal_ppm, draw, time_to_live_us }))
-        };
-        self.operate(key_bytes, read(), now)
+        let check = form(cost, class, None, signal_ppm, draw);
+        self.operate(key_bytes, reserve_form(check, id, time_to_live_us), now)
     }
 
     /// Says what a reservation has really cost.
@@ -445,7 +440,7 @@ impl Limiter {
     }
 }
 
-fn form(
+pub(crate) fn form(
     cost: f64,
     class: Option<String>,
     lease: Option<String>,
@@ -461,14 +456,25 @@ fn form(
     })
 }
 
-fn optional<const LEAST: u64, const MOST: u64>(
+/// What `reserve` asks, whose other fields are those of a check.
+pub(crate) fn reserve_form(
+    check: Result<CheckForm, Failure>,
+    id: Option<String>,
+    time_to_live_us: Option<f64>,
+) -> Result<Ask, Failure> {
+    let CheckForm { cost, class, signal_ppm, draw, .. } = check?;
+    let time_to_live_us = optional("timeToLive", time_to_live_us)?;
+    Ok(Ask::Reserve(ReserveForm { cost, class, id, signal_ppm, draw, time_to_live_us }))
+}
+
+pub(crate) fn optional<const LEAST: u64, const MOST: u64>(
     field: &'static str,
     found: Option<f64>,
 ) -> Result<Option<Bounded<LEAST, MOST>>, Failure> {
     found.map(|found| whole(field, found)).transpose()
 }
 
-pub(super) fn whole<const LEAST: u64, const MOST: u64>(
+pub(crate) fn whole<const LEAST: u64, const MOST: u64>(
     field: &'static str,
     found: f64,
 ) -> Result<Bounded<LEAST, MOST>, Failure> {
@@ -496,7 +502,7 @@ fn written(bytes: &[u8], key_bytes: usize) -> Result<&str, Failure> {
 }
 
 /// Whether the key has a limit of this kind.
-fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
+pub(crate) fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
     match policy.rule(key) {
         Rule::Limited(limits, _) => limits.iter().any(|each| each.limit.kind() == kind),
         Rule::Listed(_) => false,

@@ -30,13 +30,15 @@ pub(super) fn build() -> Result<()> {
         write_text(&module, &stamp, &bound)?;
         let dist = dist.join(variant);
         fs::create_dir_all(&dist)?;
-        fs::copy(&module, dist.join("tidegate.wasm"))?;
+        if scripts.iter().any(|script| script.options == ANY) {
+            fs::copy(&module, dist.join("tidegate.wasm"))?; // the scripts for Node contain it
+        }
         for script in scripts {
             bundle(&package, &bound, script, &dist.join(script.file))?;
         }
     }
     // `require` needs types of its own, which say the same
-    for types in ["index", "slim", "toml"] {
+    for types in ["index", "redis", "slim", "toml"] {
         fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
     }
     require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
@@ -71,8 +73,11 @@ const NODE: &[&str] = &["--platform=node", "--target=node20"];
 const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
 
 /// The modules: the folder in `dist`, the features of `tidegate-wasm`, and the scripts that contain or import the module.
-pub(super) const VARIANTS: [(&str, &str, &[Script]); 2] =
-    [("", "", &SCRIPTS), ("toml", "toml,middleware", SCRIPTS.split_at(TOML).1)];
+pub(super) const VARIANTS: [(&str, &str, &[Script]); 3] = [
+    ("", "", &SCRIPTS),
+    ("toml", "toml,middleware", SCRIPTS.split_at(TOML).1),
+    ("redis", "toml,redis", &REDIS),
+];
 /// The scripts before this one are not built with TOML.
 const TOML: usize = 4;
 
@@ -87,6 +92,11 @@ const SCRIPTS: [Script; 8] = [
     Script { file: "edge.js", entry: "edge.js", options: ANY },
 ];
 
+const REDIS: [Script; 2] = [
+    Script { file: "node.js", entry: "redis.js", options: NODE },
+    Script { file: "node.cjs", entry: "redis.js", options: NODE },
+];
+
 /// Puts a script together. The names of its classes and functions stay, because errors and debuggers show them.
 fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()> {
     let format = if script.file.ends_with(".cjs") { "--format=cjs" } else { "--format=esm" };
@@ -97,7 +107,8 @@ fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()
         .args(script.options)
         .args(["--loader:.wasm=binary", "--external:./tidegate.wasm*"])
         .arg("--log-override:empty-import-meta=silent") // only in a function that nobody calls
-        .args([alias("#native", "tidegate.js"), alias("#module", "tidegate.wasm")])
+        .args([alias("#native", "tidegate.js"), alias("#authority", "tidegate.js")])
+        .arg(alias("#module", "tidegate.wasm"))
         .args([alias("#text", "tidegate.txt"), alias("#order", "tidegate.json")])
         .arg(package.join("entries").join(script.entry))
         .arg(format!("--outfile={}", to.display()));

@@ -110,8 +110,12 @@ fn wasm(tally: &mut Tally) -> Result<()> {
 }
 
 fn npm(tally: &mut Tally) -> Result<()> {
-    install::redis()?; // for the real library of Upstash
+    install::redis()?; // for the limiter on Redis, and for the real library of Upstash
     build::pack()?;
+    // a native host shares a limit with the package; with the tests, as in the suite `system`
+    tally.watch("build the command", native("build", &["--bins", "--tests"]))?;
+    let calls = ["test", "--package", "tidegate-wasm", "--features", "redis", "--lib"];
+    tally.watch("cargo test, the calls to Redis", cargo(&calls))?;
     tally.watch("tsc --checkJs", command("node_modules/.bin/tsc", &["-p", "crates/wasm/npm"]))?;
     // runs the tests in the workspace's Node and in the machine's Node
     tally.watch("node --test", node("node_modules/.bin/node")?)?;

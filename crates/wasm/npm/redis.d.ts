@@ -1,0 +1,269 @@
+/**
+ * Exact rate limiting of a fleet: the states are in a Redis that its processes share.
+ *
+ * @module tidegate/redis
+ */
+
+import type * as memory from "tidegate";
+
+export type { ErrorCode, Limit, LimitAnswer, Policy, PolicyFile, Reservations, Span } from "tidegate";
+export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
+
+/** A client of the package `ioredis`. */
+export interface IoRedis {
+  /** Sends a command, and returns bytes as a `Buffer`. */
+  callBuffer(command: string, args: any[]): Promise<unknown>;
+}
+
+/** A client, or a pool of clients, of the package `redis`, version 5 or newer. */
+export interface NodeRedis {
+  /** Sends a command. */
+  sendCommand(args: any, options?: any): Promise<unknown>;
+  /** The same client with other types of replies. */
+  withTypeMapping(mapping: any): unknown;
+}
+
+/** The options of a limiter on Redis. */
+export interface RedisLimiterOptions {
+  /** The name of a policy in the policy file. Not needed if the file has only one policy. */
+  policy?: string;
+  /** The prefix of every name in Redis. Processes share their limits if they have the same prefix. Default: none. */
+  prefix?: string;
+  /**
+   * How long Redis may take to answer a call, from 1 ms to 1 h. Then the policy's `on_error` decides, and the next call to Redis is
+   * begun. Default: `"250ms"`.
+   */
+  deadline?: memory.Span;
+}
+
+/** The options that every operation has. */
+export interface Options {
+  /** Microseconds since the Unix epoch, for a test. Default: `Date.now() * 1000`. */
+  now?: number;
+}
+
+/** The options of `check`. */
+export type CheckOptions = Omit<memory.CheckOptions, "limits">;
+
+/** A request. Each limit reads the fields that it needs. */
+export type Request = Omit<memory.Request, "limits">;
+
+/**
+ * Redis could not be asked, so the policy's `on_error` has decided. Nobody knows the numbers of the key. A grant may have been
+ * written to Redis nevertheless.
+ */
+export interface Degraded {
+  /** Whether the policy has `on_error = "open"`, or is in shadow. */
+  readonly allowed: boolean;
+  /** Why Redis has not decided, for a log. */
+  readonly degraded: string;
+  /** Absent. */
+  readonly limit?: undefined;
+  /** Absent. */
+  readonly remaining?: undefined;
+  /** Absent: nobody knows how long to wait. */
+  readonly retryAfterUs?: undefined;
+  /** Absent. */
+  readonly resetAfterUs?: undefined;
+  /** Absent. */
+  readonly atUs?: undefined;
+  /** Absent. */
+  readonly limits?: undefined;
+  /** Absent: lists need no Redis. */
+  readonly denied?: undefined;
+  /** Absent. */
+  readonly wouldAllow?: undefined;
+  /** Absent. */
+  readonly warned?: undefined;
+  /** Absent. */
+  readonly paidBy?: undefined;
+  /** The lease that the operation concerns. */
+  readonly lease?: string;
+  /** Absent: nobody knows. */
+  readonly live?: undefined;
+  /** Absent. */
+  readonly factor?: undefined;
+  /** Absent. */
+  readonly wouldFactor?: undefined;
+  /** Absent. */
+  readonly budget?: undefined;
+}
+
+/** What Redis has decided. */
+export interface Undegraded {
+  /** Absent. */
+  readonly degraded?: undefined;
+}
+
+/** The answer to `check`. */
+export type Decision = (memory.Decision & Undegraded) | Degraded;
+
+/** The answer to an operation. */
+export type Answer = (memory.Answer & Undegraded) | Degraded;
+
+/** The answer to an operation on a lease. */
+export type HeldAnswer = (memory.HeldAnswer & Undegraded) | (Degraded & {
+  /** The name of the lease. */
+  readonly lease: string;
+});
+
+/** The answer to `reserve`. */
+export type Reservation = (memory.Reservation & Undegraded) | (Degraded & {
+  /** The id of the reservation. */
+  readonly id: string;
+  /** Absent: nobody knows. */
+  readonly reserved?: undefined;
+  /** Absent: nobody knows. */
+  readonly expiresAtUs?: undefined;
+});
+
+/** The answer to `commit`. */
+export type Committed = (memory.Committed & Undegraded) | (Degraded & {
+  /** The id of the reservation. */
+  readonly id: string;
+  /** Absent: nobody knows. */
+  readonly charged?: undefined;
+  /** Absent: nobody knows. */
+  readonly late?: undefined;
+});
+
+/** What can be done with a request that was decided. */
+export interface Granted {
+  /**
+   * Gives units back, by default all that the request has taken and not given back, and returns how many these are. A refused request
+   * has no units.
+   *
+   * @throws {ArgumentError} `INVALID_REQUEST` for more units than the request has taken and not given back
+   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer; the units then count as given back, because they may be
+   */
+  refund(units?: number, options?: Options): Promise<number>;
+  /** Renews the lease. */
+  renew(options?: Options & { count?: number }): Promise<HeldAnswer>;
+  /**
+   * Releases the lease, once, and returns whether it was live. Does nothing without a lease.
+   *
+   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer; the lease can be released again, or ends with its time to live
+   */
+  release(options?: Options): Promise<boolean>;
+  /** Releases the lease, for `await using`. Does nothing if Redis does not answer or the limiter has been closed. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A request that was decided. If it was granted, its units can come back, and its lease can be released. */
+export type Grant = Answer & Granted;
+
+/** A grant of `acquire`, which names a lease even if it is refused. */
+export type HeldGrant = HeldAnswer & Granted;
+
+/**
+ * Limits many keys by one policy, together with all processes that use the same Redis, policy and prefix: of Node, and of the native
+ * host, whose script, names and bytes these are.
+ *
+ * The methods are those of `Limiter` in `tidegate`, and return promises. What throws there rejects here. Operations that begin
+ * together share one call to Redis. If Redis cannot be asked, the policy's `on_error` decides, and the answer has `degraded`.
+ */
+export class RedisLimiter {
+  /**
+   * @param policy one policy or a policy file: as an object, or as text in TOML or JSON. Policies of one Redis need different names
+   * @param client a client that the caller has made, and closes
+   * @throws {PolicyError} with the place of the error
+   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client; a client of a Cluster, or of Sentinel by `redis`, is none
+   */
+  constructor(policy: memory.Policy | memory.PolicyFile | string, client: IoRedis | NodeRedis, options?: RedisLimiterOptions);
+
+  /**
+   * Decides on a request by its cost, and takes the cost if the request is granted.
+   *
+   * @param key the key to count by: 1 to 512 bytes of UTF-8; an address after `ip:`
+   * @throws {ArgumentError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow)
+   * @throws {LimiterError} `NEEDS_LEASE` if a limit on the key holds leases
+   */
+  check(key: string, options?: CheckOptions): Promise<Decision>;
+
+  /** Answers whether and when a request would pass, and changes nothing. The default cost is 0. */
+  peek(key: string, request?: Request): Promise<Answer>;
+
+  /** Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the request acquires a lease. */
+  decide(key: string, request?: Request): Promise<Grant>;
+
+  /**
+   * Acquires a lease, if the answer allows it.
+   *
+   * @param request the cost must be above 0
+   * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
+   */
+  acquire(key: string, request?: Request): Promise<HeldGrant>;
+
+  /**
+   * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
+   *
+   * @param options `count`: sets the number of the owner's connections; less than 2^32
+   */
+  renew(key: string, lease: string, options?: Options & { count?: number }): Promise<HeldAnswer>;
+
+  /** Releases a lease, or closes one connection of an owner. */
+  release(key: string, lease: string, options?: Options): Promise<HeldAnswer>;
+
+  /**
+   * Returns the `left` units of the last budget of the holder named `lease`, and then takes units out of the key's other limits, which
+   * the holder may spend without asking.
+   *
+   * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
+   */
+  budget(key: string, lease: string, wanted: Omit<memory.WantedBudget, "limits">): Promise<HeldAnswer>;
+
+  /**
+   * Counts the load that a reporter was offered, and answers the `factor` for reporters to apply.
+   *
+   * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `suppression`
+   */
+  report(key: string, report: memory.Report & Options): Promise<Answer>;
+
+  /**
+   * Reserves units for a request whose true cost is known later. A call that is repeated with the same id takes nothing more.
+   *
+   * @throws {LimiterError} `INVALID_REQUEST` if the policy has no `reservations`
+   */
+  reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
+
+  /**
+   * Says what a reservation has really cost, once: a repeated call gets the same answer and changes nothing.
+   *
+   * @param actual the units that were used, which may exceed the estimate
+   */
+  commit(key: string, id: string, actual: number, options?: Options): Promise<Committed>;
+
+  /**
+   * Returns units that were not used.
+   *
+   * @param units at least 1
+   */
+  refund(key: string, units: number, options?: Options): Promise<Answer>;
+
+  /**
+   * Clears the state of the key. States that it shares with other keys by a `depth` stay.
+   *
+   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer
+   */
+  reset(key: string, options?: Options): Promise<memory.Answer>;
+
+  /**
+   * Refuses every request on the key for a time, in all processes.
+   *
+   * @param span the time; 0 ends the block, and so does `reset`
+   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer
+   */
+  block(key: string, span: memory.Span, options?: Options): Promise<memory.Answer>;
+
+  /** The number of operations that wait for Redis. */
+  readonly waiting: number;
+
+  /**
+   * Takes no more operations: a later one rejects with `FREED`. Resolves when all earlier ones are answered. The client stays open.
+   */
+  close(): Promise<void>;
+  /** Closes the limiter, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export default RedisLimiter;

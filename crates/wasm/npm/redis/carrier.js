@@ -1,0 +1,154 @@
+// Carries commands from WebAssembly to Redis, and replies back, within a deadline.
+import { Buffer } from "node:buffer";
+
+import { clock } from "../input.js";
+
+/** @import { NativeAuthority as Native } from "#authority" */
+/** @import { Send } from "./client.js" */
+/** @typedef {{ call: number, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
+
+/**
+ * How many calls that got no reply in time the client may still hold. Beyond them nothing is sent, so that the client's own queue
+ * stays short while Redis is away.
+ */
+const MOST_UNANSWERED = 16;
+
+export class Carrier {
+  #native;
+  #send;
+  #deadlineMs;
+  #onAnswers;
+  #onFailure;
+  #isAwake = false;
+  #hasFailed = false;
+  /** The number of calls under way. */
+  #underWay = 0;
+  /** The number of calls that were given up, and that the client has not settled. */
+  #unanswered = 0;
+
+  /** @param {Native} native @param {Send} send @param {number} deadlineUs @param {() => void} onAnswers @param {(error: unknown) => void} onFailure */
+  constructor(native, send, deadlineUs, onAnswers, onFailure) {
+    this.#native = native;
+    this.#send = send;
+    this.#deadlineMs = Math.ceil(deadlineUs / 1000);
+    this.#onAnswers = onAnswers;
+    this.#onFailure = onFailure;
+  }
+
+  get isBusy() {
+    return this.#isAwake || this.#underWay > 0;
+  }
+
+  /** Microseconds by a clock that never goes back. */
+  at() {
+    return Math.floor(performance.now() * 1000);
+  }
+
+  /** Looks soon for calls to make. What is asked until then shares them. */
+  wake() {
+    if (this.#isAwake) return;
+    this.#isAwake = true;
+    queueMicrotask(() => this.#guard(() => {
+      this.#isAwake = false;
+      this.#drive();
+    }));
+  }
+
+  /** Begins calls while there are any, and lets the answers be read. */
+  #drive() {
+    for (let call = this.#begun(); call !== undefined; call = this.#begun()) {
+      this.#underWay++;
+      if (this.#unanswered < MOST_UNANSWERED) this.#carry(call);
+      else this.#giveUp(call, `the client has not answered ${MOST_UNANSWERED} earlier calls`);
+    }
+    this.#onAnswers();
+  }
+
+  #begun() {
+    return this.#native.beginCall(clock(), this.at());
+  }
+
+  /**
+   * Sends the commands of a call until it has ended, or until its deadline has passed.
+   *
+   * @type {(call: number) => void}
+   */
+  #carry(call) {
+    /** @type {Flight} */
+    const flight = { call, isOver: false, timer: undefined };
+    flight.timer = setTimeout(() => afterReads(() => this.#guard(() => this.#late(flight))), this.#deadlineMs);
+    this.#next(flight);
+  }
+
+  /** @type {(flight: Flight) => void} */
+  #next(flight) {
+    const words = this.#words(flight.call);
+    if (words === undefined) {
+      flight.isOver = true;
+      clearTimeout(flight.timer);
+      this.#underWay--;
+      this.#drive();
+      return;
+    }
+    /** @type {(reply: unknown) => void} */
+    const take = (reply) => this.#guard(() => {
+      if (flight.isOver) {
+        this.#unanswered--;
+        return;
+      }
+      this.#native.reply(flight.call, reply, clock(), this.at());
+      this.#next(flight);
+    });
+    this.#send(words).then(take, (error) => take(error instanceof Error ? error : new Error(String(error))));
+  }
+
+  /** @type {(flight: Flight) => void} */
+  #late(flight) {
+    if (flight.isOver) return;
+    flight.isOver = true;
+    this.#unanswered++;
+    this.#giveUp(flight.call, `no answer within ${this.#deadlineMs} ms`);
+    this.#drive();
+  }
+
+  /** @type {(call: number, why: string) => void} */
+  #giveUp(call, why) {
+    this.#underWay--;
+    this.#native.giveUp(call, why, clock(), this.at());
+  }
+
+  /**
+   * The words of the command that a call sends next; `undefined` if the call has ended.
+   *
+   * @type {(call: number) => Buffer[] | undefined}
+   */
+  #words(call) {
+    const bytes = this.#native.command(call);
+    if (bytes === undefined) return undefined;
+    const all = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    let from = 0;
+    return Array.from(this.#native.ends(call) ?? [], (end) => all.subarray(from, from = end));
+  }
+
+  /**
+   * WebAssembly ends with an exception if it has no memory left. Then it must not be called again.
+   *
+   * @type {(act: () => void) => void}
+   */
+  #guard(act) {
+    if (this.#hasFailed) return;
+    try {
+      act();
+    } catch (error) {
+      this.#hasFailed = true;
+      this.#onFailure(error);
+    }
+  }
+}
+
+/**
+ * If the event loop was blocked, the reply may have come in time: what the sockets hold is read first.
+ *
+ * @type {(act: () => void) => unknown}
+ */
+const afterReads = /** @type {any} */ (globalThis).setImmediate ?? ((act) => setTimeout(act, 0));

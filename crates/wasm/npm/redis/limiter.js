@@ -1,0 +1,286 @@
+// A limiter whose states are in Redis. WebAssembly decides and writes the commands; this sends them, and hands the replies in.
+import { NativeAuthority as Native, longKey } from "#authority";
+import { moduleMemory, requireMemory } from "#native";
+import { hasLease, ruleOf } from "../answer.js";
+import * as calls from "../call.js";
+import { asError, caught, coded } from "../errors.js";
+import {
+  clock, held, known, policyText, requireText, requireUnits, requireWellFormed, requireWhole, spanUs, wrongType,
+} from "../input.js";
+import { RedisGrant, answerOf, decisionOf, reservationOf } from "./answer.js";
+import { Carrier } from "./carrier.js";
+import { senderOf } from "./client.js";
+
+/** @import * as declared from "../redis.js" */
+/** @import { Call, FieldList } from "../call.js" */
+/** @import { Refund, Source } from "./answer.js" */
+/** @typedef {(read: Call) => (native: Native) => number} Prepare checks what an operation is given, and then begins it: returns its token */
+/** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, make: (source: Source) => any }} Waiter */
+
+export class RedisLimiter {
+  /** @type {Native} */
+  #native;
+  /** @type {Carrier} */
+  #carrier;
+  #defaultCost;
+  #isShadow;
+  /**
+   * The callers that wait, by the tokens of their operations.
+   *
+   * @type {Map<number, Waiter>}
+   */
+  #waiters = new Map();
+  /** A view of the module's memory, which its growth detaches. It is then made anew. */
+  #numbers = new Float64Array();
+  /**
+   * The names of the limits of each rule, as those of a `Limiter`.
+   *
+   * @type {Map<number, string[]>}
+   */
+  #names = new Map();
+  /** @type {Promise<void> | undefined} */
+  #closed;
+  #onDrained = () => {};
+
+  /** @param {declared.Policy | declared.PolicyFile | string} policy @param {any} client @param {declared.RedisLimiterOptions} [options] */
+  constructor(policy, client, options = {}) {
+    const text = policyText(policy);
+    const send = senderOf(client);
+    const { name, prefix, deadlineUs } = redisOptions(options);
+    const native = caught(() => {
+      requireMemory(text.length);
+      return new Native(text, typeof policy === "string", name, prefix, deadlineUs);
+    });
+    this.#native = native;
+    this.#defaultCost = native.defaultCost();
+    this.#isShadow = native.isShadow();
+    this.#carrier = new Carrier(native, send, deadlineUs, () => this.#settle(), (error) => this.#fail(error));
+  }
+
+  /** @type {declared.RedisLimiter["check"]} */
+  check(key, options) {
+    return this.#ask(key, "options", options, CHECK, ({ cost = this.#defaultCost }) => (native) => native.check(cost), decisionOf);
+  }
+
+  /** @type {declared.RedisLimiter["decide"]} */
+  decide(key, request) {
+    return this.#request(key, request, REQUEST, false);
+  }
+
+  /** @type {declared.RedisLimiter["peek"]} */
+  peek(key, request) {
+    return this.#ask(key, "request", request, REQUEST, ({ cost = 0, fields }) => (native) =>
+      native.request(cost, true, false, fields.class, fields.lease, fields.signalPpm, fields.draw));
+  }
+
+  /** @type {declared.RedisLimiter["acquire"]} */
+  acquire(key, request) {
+    return this.#request(key, request, ACQUISITION, true);
+  }
+
+  /** @type {declared.RedisLimiter["renew"]} */
+  renew(key, lease, options) {
+    return this.#ask(key, "options", options, RENEWAL, ({ fields }) => {
+      held(lease);
+      return (native) => native.renew(lease, fields.count);
+    });
+  }
+
+  /** @type {declared.RedisLimiter["release"]} */
+  release(key, lease, options) {
+    return this.#ask(key, "options", options, OPTIONS, () => {
+      held(lease);
+      return (native) => native.release(lease);
+    });
+  }
+
+  /** @type {declared.RedisLimiter["budget"]} */
+  budget(key, lease, wanted) {
+    return this.#ask(key, "wanted", wanted, BUDGET, ({ fields }) => {
+      held(lease);
+      return (native) => native.budget(lease, fields.wants, fields.grantedAtUs, fields.left);
+    });
+  }
+
+  /** @type {declared.RedisLimiter["report"]} */
+  report(key, report) {
+    return this.#ask(key, "report", report, REPORT, ({ fields }) => (native) =>
+      native.report(fields.admitted, fields.suppressed, fields.offeredAtUs));
+  }
+
+  /** @type {declared.RedisLimiter["reserve"]} */
+  reserve(key, request) {
+    return this.#ask(key, "request", request, calls.RESERVATION, ({ cost = this.#defaultCost, fields }) => {
+      const timeToLive = fields.timeToLive === undefined ? undefined : spanUs("timeToLive", fields.timeToLive);
+      return (native) => native.reserve(cost, fields.class, fields.id, fields.signalPpm, fields.draw, timeToLive);
+    }, reservationOf);
+  }
+
+  /** @type {declared.RedisLimiter["commit"]} */
+  commit(key, id, actual, options) {
+    return this.#ask(key, "options", options, calls.ONLY_NOW, () => {
+      held(id, "id");
+      requireUnits("actual", actual, 0);
+      return (native) => native.commit(id, actual);
+    }, reservationOf);
+  }
+
+  /** @type {declared.RedisLimiter["refund"]} */
+  refund(key, units, options) {
+    return this.#ask(key, "options", options, OPTIONS, () => {
+      requireUnits("units", units, 1);
+      return (native) => native.refund(units);
+    });
+  }
+
+  /** @type {declared.RedisLimiter["reset"]} */
+  reset(key, options) {
+    return this.#ask(key, "options", options, OPTIONS, () => (native) => native.reset());
+  }
+
+  /** @type {declared.RedisLimiter["block"]} */
+  block(key, span, options) {
+    return this.#ask(key, "options", options, OPTIONS, () => {
+      const forUs = spanUs("span", span);
+      return (native) => native.block(forUs);
+    });
+  }
+
+  get waiting() {
+    return this.#waiters.size;
+  }
+
+  /** @type {declared.RedisLimiter["close"]} */
+  close() {
+    this.#closed ??= new Promise((resolve) => {
+      this.#onDrained = resolve;
+    });
+    this.#endIfDrained();
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    return this.close();
+  }
+
+  /** @type {(key: string, request: object | undefined, fields: FieldList, acquires: boolean) => Promise<any>} */
+  #request(key, request, fields, acquires) {
+    let cost = this.#defaultCost;
+    /** @type {Prepare} */
+    const prepare = ({ cost: given = cost, fields: { class: name, lease, signalPpm, draw } }) => {
+      cost = given;
+      return (native) => native.request(cost, false, acquires, name, lease, signalPpm, draw);
+    };
+    /** @type {Refund} */
+    const refund = (atUs, granted, units, now) => (
+      this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units))
+    );
+    return this.#ask(key, "request", request, fields, prepare, (source) => new RedisGrant(source, { limiter: this, key, cost, refund }));
+  }
+
+  /**
+   * Does an operation. The operations that begin before the next turn of the event loop's microtasks share a call to Redis.
+   *
+   * @type {(key: string, argument: string, given: any, fields: FieldList, prepare: Prepare, make?: (source: Source) => any) => Promise<any>}
+   */
+  #ask(key, argument, given, fields, prepare, make = answerOf) {
+    return new Promise((resolve, reject) => { // what throws in here rejects
+      const read = calls.callOptions(argument, given, fields);
+      const isTimed = given !== undefined && Object.hasOwn(given, "now") && given.now !== undefined;
+      const begin = prepare(read);
+      if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+      if (key.length > MOST_KEY) throw asError(longKey(utf8.encode(key).length));
+      requireWellFormed("key", "INVALID_KEY", key);
+      if (this.#closed !== undefined) throw coded("FREED", "the limiter has been closed");
+      const native = this.#native;
+      const token = caught(() => {
+        native.begin(key, read.now, isTimed, this.#carrier.at());
+        return begin(native);
+      });
+      this.#waiters.set(token, { resolve, reject, make });
+      this.#carrier.wake();
+    });
+  }
+
+  /** Gives the answers to their callers. */
+  #settle() {
+    const native = this.#native;
+    for (let token = native.pollAnswer(); token !== undefined; token = native.pollAnswer()) {
+      const waiter = this.#waiters.get(token);
+      this.#waiters.delete(token);
+      const failure = native.failure();
+      if (failure !== undefined) waiter?.reject(asError(failure));
+      else waiter?.resolve(waiter.make(this.#source()));
+    }
+    this.#endIfDrained();
+  }
+
+  /** @returns {Source} what the last answer is read from */
+  #source() {
+    const native = this.#native;
+    if (this.#numbers.length === 0) {
+      this.#numbers = new Float64Array(moduleMemory().buffer, native.numbersAddress(), native.numbersLength());
+    }
+    const [numbers, isShadow, granted] = [this.#numbers, this.#isShadow, native.passes()];
+    const degraded = native.degraded();
+    if (degraded !== undefined) return { numbers, granted, isShadow, names: [], lease: native.lease(), degraded };
+    return { numbers, granted, isShadow, names: this.#namesOf(ruleOf(numbers)), lease: hasLease(numbers) ? native.lease() : undefined };
+  }
+
+  /** @type {(rule: number) => string[]} */
+  #namesOf(rule) {
+    if (rule < 0) return [];
+    let names = this.#names.get(rule);
+    if (names === undefined) this.#names.set(rule, names = this.#native.limitNames(rule).split("\0"));
+    return names;
+  }
+
+  /**
+   * WebAssembly has ended, which only a lack of memory does. No caller waits for ever.
+   *
+   * @type {(error: unknown) => void}
+   */
+  #fail(error) {
+    this.#closed ??= Promise.resolve();
+    for (const { reject } of this.#waiters.values()) reject(error);
+    this.#waiters.clear();
+    this.#onDrained();
+  }
+
+  #endIfDrained() {
+    if (this.#closed === undefined || this.#waiters.size > 0 || this.#carrier.isBusy || this.#native === undefined) return;
+    this.#native.free();
+    this.#native = /** @type {any} */ (undefined);
+    this.#onDrained();
+  }
+}
+
+/** @type {(options: unknown) => { name?: string, prefix: string, deadlineUs: number }} */
+function redisOptions(options) {
+  const { policy, prefix = "", deadline = "250ms" } = known("options", "INVALID_OPTION", options, ["policy", "prefix", "deadline"]);
+  requireText("options.policy", "INVALID_OPTION", policy, true);
+  requireText("options.prefix", "INVALID_OPTION", prefix);
+  const deadlineUs = spanUs("options.deadline", deadline);
+  requireWhole("options.deadline", "INVALID_OPTION", deadlineUs, 1_000, 3_600_000_000);
+  return { name: policy, prefix, deadlineUs };
+}
+
+/**
+ * Limits of a call are for a limiter in memory, which remembers them.
+ *
+ * @type {(fields: FieldList) => FieldList}
+ */
+function withoutLimits(fields) {
+  const named = new Map(fields.named);
+  named.delete("limits");
+  return { ...fields, named, names: [...named.keys()] };
+}
+
+const [CHECK, REQUEST, ACQUISITION, OPTIONS, RENEWAL, BUDGET, REPORT] = [
+  calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
+].map(withoutLimits);
+
+/** A key of more characters has more bytes than a key may have. */
+const MOST_KEY = 512;
+
+const utf8 = new TextEncoder();

@@ -1,0 +1,59 @@
+//! The words of a command of Redis, in one block that JavaScript takes at once.
+
+/// The words of a command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arguments {
+    bytes: Vec<u8>,
+    /// Where each word ends.
+    ends: Vec<u32>,
+}
+
+impl Arguments {
+    /// A call of a script: its command, the script or its hash, and the number of names.
+    pub(super) fn of_script(command: &str, script: &str, names: usize) -> Self {
+        let mut own = Self::default();
+        own.push(command.as_bytes());
+        own.push(script.as_bytes());
+        own.push(names.to_string().as_bytes());
+        own
+    }
+
+    pub(super) fn push(&mut self, word: &[u8]) {
+        self.push_joined(&[], word);
+    }
+
+    /// Adds one word, which has two parts.
+    pub(super) fn push_joined(&mut self, first: &[u8], rest: &[u8]) {
+        self.bytes.extend_from_slice(first);
+        self.bytes.extend_from_slice(rest);
+        self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX)); // never: wasm has 32 bits
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut from = 0;
+        self.ends.iter().map(move |end| {
+            let to = usize::try_from(*end).unwrap_or(usize::MAX);
+            let word = self.bytes.get(from..to).unwrap_or_default();
+            from = to;
+            word
+        })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+}
+
+#[test]
+fn words_keep_their_borders() {
+    let mut words = Arguments::of_script("EVAL", "return 0", 2);
+    words.push_joined(b"a:", b"b");
+    words.push(b"");
+    words.push(&[0, 255]);
+    let all: Vec<&[u8]> = words.iter().collect();
+    assert_eq!(all, [&b"EVAL"[..], b"return 0", b"2", b"a:b", b"", &[0, 255]]);
+}

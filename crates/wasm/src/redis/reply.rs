@@ -1,0 +1,46 @@
+//! What a client of Redis has returned.
+
+use js_sys::{Array, Error, Uint8Array};
+use wasm_bindgen::{JsCast, JsValue};
+
+/// A reply of Redis, as far as the script makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// The number 0.
+    Zero,
+    Nil,
+    Bytes(Vec<u8>),
+    List(Vec<Self>),
+    /// What Redis said instead.
+    Error(String),
+    /// Anything else.
+    Other,
+}
+
+impl Reply {
+    /// Reads the value of a client that returns bytes as a `Buffer`. A list is read to the depth that the script has.
+    pub(super) fn read(value: &JsValue) -> Self {
+        Self::read_to(value, 2)
+    }
+
+    fn read_to(value: &JsValue, depth: usize) -> Self {
+        if value.as_f64() == Some(0.0) || value.as_string().as_deref() == Some("0") {
+            return Self::Zero; // a client may be told to return numbers as texts
+        }
+        if value.is_null() || value.is_undefined() {
+            return Self::Nil;
+        }
+        if let Some(bytes) = value.dyn_ref::<Uint8Array>() {
+            return Self::Bytes(bytes.to_vec());
+        }
+        if let Some(error) = value.dyn_ref::<Error>() {
+            return Self::Error(error.message().into());
+        }
+        match value.dyn_ref::<Array>() {
+            Some(list) if depth > 0 => {
+                Self::List(list.iter().map(|value| Self::read_to(&value, depth - 1)).collect())
+            }
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+// Every documented use of `tidegate/redis`, checked by TypeScript.
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { expectTypeOf } from "expect-type";
+import RedisDefault, { LimiterError, RedisLimiter, type Answer, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Reservation } from "tidegate/redis";
+
+const policy = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1m" }] } as const;
+const limits = [...policy.limits];
+const limiter = new RedisLimiter({ limits }, new Redis(), { prefix: "app:", deadline: "100ms", policy: "policy" });
+new RedisDefault("limits = []", createClient(), {});
+// @ts-expect-error: it needs a client
+new RedisLimiter({ limits });
+// @ts-expect-error: a URL is no client
+new RedisLimiter({ limits }, "redis://localhost");
+// @ts-expect-error: no such option
+new RedisLimiter({ limits }, new Redis(), { maxBytes: 1 });
+// @ts-expect-error: limits of a call are for a limiter in memory
+limiter.check("a", { limits });
+
+expectTypeOf(limiter.check("a", { cost: 1 })).toEqualTypeOf<Promise<Decision>>();
+expectTypeOf(limiter.peek("a")).toEqualTypeOf<Promise<Answer>>();
+expectTypeOf(limiter.decide("a", { class: "default" })).toEqualTypeOf<Promise<Grant>>();
+expectTypeOf(limiter.acquire("a")).toEqualTypeOf<Promise<HeldGrant>>();
+expectTypeOf(limiter.renew("a", "lease", { count: 1 })).toEqualTypeOf<Promise<HeldAnswer>>();
+expectTypeOf(limiter.release("a", "lease")).toEqualTypeOf<Promise<HeldAnswer>>();
+expectTypeOf(limiter.budget("a", "lease", { wants: 1 })).toEqualTypeOf<Promise<HeldAnswer>>();
+expectTypeOf(limiter.report("a", { admitted: 1, suppressed: 0 })).toEqualTypeOf<Promise<Answer>>();
+expectTypeOf(limiter.reserve("a", { cost: 2, timeToLive: "1m" })).toEqualTypeOf<Promise<Reservation>>();
+expectTypeOf(limiter.commit("a", "id", 1)).toEqualTypeOf<Promise<Committed>>();
+expectTypeOf(limiter.refund("a", 1)).toEqualTypeOf<Promise<Answer>>();
+expectTypeOf(limiter.reset("a").then(({ remaining }) => remaining)).toEqualTypeOf<Promise<number>>();
+expectTypeOf(limiter.block("a", "1m").then(({ allowed }) => allowed)).toEqualTypeOf<Promise<boolean>>();
+
+export async function served(): Promise<number | undefined> {
+  const { allowed, degraded, retryAfterUs } = await limiter.check("a");
+  expectTypeOf(allowed).toEqualTypeOf<boolean>();
+  expectTypeOf(retryAfterUs).toEqualTypeOf<number | undefined>();
+  const answer = await limiter.check("a");
+  if (answer.degraded === undefined) expectTypeOf(answer.retryAfterUs).toEqualTypeOf<number>();
+  if (degraded !== undefined) return undefined;
+  await using grant = await limiter.acquire("a");
+  expectTypeOf(grant.lease).toEqualTypeOf<string>();
+  expectTypeOf(grant.refund(1)).toEqualTypeOf<Promise<number>>();
+  expectTypeOf(grant.release()).toEqualTypeOf<Promise<boolean>>();
+  try {
+    await limiter.block("a", 0);
+  } catch (error) {
+    if (error instanceof LimiterError && error.code === "UNAVAILABLE") return 503;
+  }
+  await limiter.close();
+  return limiter.waiting;
+}
