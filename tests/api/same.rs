@@ -95,7 +95,16 @@ fn answer(
     let headers = headers.into_iter().filter(own).map(|(name, value)| (name, blanked(&value)));
     let mut headers: Vec<_> = headers.collect();
     headers.sort();
-    (status, headers, blanked(&text))
+    (status, headers, blanked(&without_origin(text)))
+}
+
+/// The text without where the revision in force came from, which an isolate of a Worker does not know.
+fn without_origin(mut text: String) -> String {
+    let [begin, end] = [",\"source\":", ",\"needs_token\":"].map(|field| text.find(field));
+    if let (Some(begin), Some(end)) = (begin, end) {
+        text.replace_range(begin..end, "");
+    }
+    text
 }
 
 /// The text with `#` in place of each number that is a time: of more than six digits.
