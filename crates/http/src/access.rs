@@ -34,8 +34,9 @@ pub(crate) enum Scope {
     Decisions,
     /// To reset and block keys.
     Administration,
-    /// To change the policies. Only the token for administration gives this right: a server that is open to every
-    /// caller does not let them change its rules.
+    /// To change the policies, or to see keys as they are. Only the token for administration gives this right: a server that is
+    /// open to every caller does not let them change its rules, and a page whose name is bound to the server's address can send a
+    /// `GET` that nothing tells from one of a caller on this machine.
     Policies,
 }
 

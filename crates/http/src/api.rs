@@ -62,7 +62,7 @@ pub(crate) fn begin(
         Route::Watched(what) => {
             let clear = query::are_keys_clear(head)?;
             if clear {
-                access.check(Scope::Administration, head.header)?;
+                access.check(Scope::Policies, head.header)?;
             }
             answered(answer_json(200, watched(what, clear)))
         }

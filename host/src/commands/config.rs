@@ -104,7 +104,7 @@ pub(crate) fn read(command: Command, line: Vec<OsString>) -> Result<Read> {
 fn options<'c>(command: &'c Command, file: &Path) -> Result<Vec<(&'c Arg, Option<String>)>> {
     let shown = file.display().to_string();
     let text = fs::read_to_string(file).with_context(|| format!("--config {shown}"))?;
-    let table: Table = text.parse().with_context(|| shown.clone())?;
+    let table: Table = text.parse().map_err(|error| without_text(&shown, &text, &error))?;
     let known = || command.get_arguments().filter(|arg| is_option(arg));
     let mut options = Vec::new();
     for (name, value) in table {
@@ -119,12 +119,20 @@ fn options<'c>(command: &'c Command, file: &Path) -> Result<Vec<(&'c Arg, Option
             Value::Integer(number) if !is_flag => Some(format!("={number}")),
             other => {
                 let expected = if is_flag { "true or false" } else { "a text or a whole number" };
-                bail!("{shown}: {name}: expected {expected}, found {other}");
+                let found = other.type_str(); // the value may be a secret
+                bail!("{shown}: {name}: expected {expected}, found a value of the type {found}");
             }
         };
         options.push((arg, text));
     }
     Ok(options)
+}
+
+/// The error without the line of the file that it is about, which may have a secret.
+fn without_text(shown: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count().saturating_add(1);
+    anyhow!("{shown}: line {line}: {}", error.message())
 }
 
 /// Whether a configuration file may have the option.

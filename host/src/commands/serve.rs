@@ -118,7 +118,7 @@ pub(crate) struct Arguments {
     /// The form of the log on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
-    /// The least important lines that the log has. Changes that callers make are always in the log
+    /// The least important lines that the log has. Changes of the policies that callers make are always in the log
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     log_level: LogLevel,
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http_body_util::Full;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -78,10 +80,16 @@ async fn answer(
     let Bounds { read_timeout, write_timeout, .. } = server.bounds;
     let requests = Arc::new(Requests::default());
     let counted = Arc::clone(&requests);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let (server, guard) = (Arc::clone(&server), UnderWay::new(&counted));
         async move {
-            let answer = server.answer(peer, request).await;
+            let is_head = request.method() == Method::HEAD;
+            let mut answer = server.answer(peer, request).await;
+            if is_head && !answer.body.is_empty() {
+                // hyper leaves the body out of HTTP/1 only
+                let length = take(&mut answer.body).len().to_string();
+                answer.headers.push(("content-length", length));
+            }
             drop(guard);
             Ok::<_, Infallible>(response(answer, Full::<Bytes>::from))
         }

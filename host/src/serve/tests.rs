@@ -108,6 +108,22 @@ async fn one_port_answers_both_versions_of_http_by_the_same_limits() {
 }
 
 #[tokio::test]
+async fn a_head_gets_the_length_of_the_body_and_no_body() {
+    let server = start(Bounds::default(), Reload::default()).await;
+    let (mut two, _connection) = client2(server.connect().await).await;
+    for uri in ["http://tidegate/healthz", "http://tidegate/nothing"] {
+        let length = two.send_request(request(uri)).await.unwrap().into_body().collect().await;
+        let length = length.unwrap().to_bytes().len().to_string();
+        let head = Request::head(uri).body(Empty::new()).unwrap();
+        let answer = two.send_request(head).await.unwrap();
+        assert_eq!(answer.headers()["content-length"], length.as_str());
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.is_empty(), "{body:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_head_of_http_2_is_bounded() {
     let server = start(Bounds::default(), Reload::default()).await;
     let (mut client, _connection) = client2(server.connect().await).await;
