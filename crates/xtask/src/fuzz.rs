@@ -29,6 +29,9 @@ pub(crate) const TARGETS: [Target; 4] = [
 /// The number of processes of a target. They share the inputs that they find.
 const JOBS: u32 = 2;
 
+/// The seconds that an input may take. One that takes more has found a loop without an end.
+const MOST_SECONDS: u32 = 10;
+
 /// The folder of what the targets build and find.
 fn output() -> Result<PathBuf> {
     Ok(target()?.join("fuzz"))
@@ -87,6 +90,7 @@ impl Target {
             .arg(corpus)
             .arg("--")
             .args([format!("-max_total_time={}", self.seconds), format!("-jobs={JOBS}")])
+            .arg(format!("-timeout={MOST_SECONDS}"))
             .args([format!("-workers={JOBS}"), "-print_final_stats=1".to_owned()])
             .arg(format!("-artifact_prefix={}/", folder.display()))
             .stdout(Stdio::null())

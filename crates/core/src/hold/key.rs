@@ -173,7 +173,9 @@ impl Key<'_> {
             // a hold that ends makes a wait shorter, never longer
             wait = wait.min(Micros(waited.0.saturating_add(more.0)));
             let next = self.holds.next_end();
-            if self.holds.are_none() || next.saturating_since(asked_at) >= wait {
+            // at the last timestamp no hold ends any more
+            let is_last = self.holds.are_none() || next <= self.newest();
+            if is_last || next.saturating_since(asked_at) >= wait {
                 return refused_for(wait);
             }
             self.advance(next);

@@ -192,7 +192,8 @@ impl<W: AsRef<[u64]>> Holds<W> {
             hold.granted_at <= newest && ends && *next <= hold.until.0 && hold.units <= MAX_QUANTITY
         });
         let past = self.forgotten_at().all(|at| is_ahead(at) && *next <= at.0);
-        let empty = (*before == 0 || self.count(LIVE) > 0) && (*next == 0 || !self.are_none());
+        let ends = if self.are_none() { *next == 0 } else { is_ahead(Timestamp(*next)) };
+        let empty = ends && (*before == 0 || self.count(LIVE) > 0);
         let clear = unused.iter().all(|&word| word == 0);
         if in_order && live && past && empty && clear { Ok(()) } else { Err(InvalidState) }
     }

@@ -238,6 +238,21 @@ fn the_last_timestamp_and_a_list_without_holds() {
 }
 
 #[test]
+fn a_wait_ends_where_time_ends_and_where_a_stored_end_has_passed() {
+    let config = tokens(100);
+    let last = Timestamp(u64::MAX);
+    for (now, next) in [(last, last.0), (Timestamp(START), START)] {
+        let mut state = config.state(vec![0; config.words()]).unwrap();
+        let _ = config.reserve(&mut state, now, Id([0, 1]), 100, Micros::SECOND);
+        state.words_mut()[5] = next; // the end of the next hold
+        assert_eq!(config.accepts(&state).is_ok(), now == last);
+        let said = config.peek(&mut state, now, None, 7).unwrap();
+        let Reserved::Decided(refused) = said else { panic!() };
+        assert_eq!(refused.retry_after(), Micros(4_200_000), "as if the hold never ended");
+    }
+}
+
+#[test]
 fn an_edit_ends_the_holds_and_keeps_them_charged() {
     let (old, new) = (tokens(100), tokens(60));
     let mut held = old.state(vec![0; old.words()]).unwrap();
