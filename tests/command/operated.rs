@@ -79,6 +79,28 @@ fn a_log_in_json_samples_refusals_and_names_no_key() {
 }
 
 #[test]
+fn another_request_with_a_known_idempotency_key_is_no_refusal_in_the_log() {
+    let folder = Folder::new();
+    let policies = "[policies.api]\nidempotency = '1h'\nlimits = [{ algorithm = 'fixed_window', limit = 9, period = '1h' }]\n";
+    folder.write("policies.toml", policies);
+    let (mut server, api) = folder.serve(&[]);
+    let check = |key: &str| {
+        let headers = [("idempotency-key", "k"), ("content-type", "application/json")];
+        let body = format!("{{\"policy\":\"api\",\"key\":\"{key}\"}}");
+        api.request("POST", "/v1/check", &headers, &body).status
+    };
+    assert_eq!([check("a"), check("a")], [200; 2]);
+    let other = "{\"policy\":\"api\",\"key\":\"a\",\"cost\":2}";
+    let headers = [("idempotency-key", "k"), ("content-type", "application/json")];
+    assert_eq!(api.request("POST", "/v1/check", &headers, other).status, 422);
+    signal(&server, "TERM");
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let _ = server.wait();
+    assert!(log.contains("the server has stopped") && !log.contains("refused"), "{log}");
+}
+
+#[test]
 fn the_level_of_the_log_leaves_out_refusals_and_never_a_change_by_a_caller() {
     let folder = Folder::new();
     let (mut server, api) =

@@ -64,7 +64,8 @@ fn connections(world: &World, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
 #[test]
 fn a_host_has_no_file_descriptors_left() {
     let server = RedisServer::start().unwrap();
-    let world = World::with_files(1, &["--redis", server.url()], 64);
+    let world = World::new(1, &["--redis", server.url()]);
+    world.bound_files(0, 64);
     let recovered = world.run(|world| {
         let open = connections(world, 100, b""); // the host closes those that stay silent
         world.until_all_decide();

@@ -1,9 +1,8 @@
 //! Processes of `tidegate serve` on one Redis, callers that never stop asking, and what they hear.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate_tests::HostProcess;
 use ureq::Agent;
 
 /// What a key is granted while nothing fails. Nothing comes back.
@@ -83,25 +83,13 @@ impl Heard {
 
 #[derive(Default)]
 struct Host {
-    process: Option<Child>,
-    url: Option<String>,
+    process: Option<HostProcess>,
     heard: Heard,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill(); // it may have ended
-            let _ = process.wait();
-        }
-    }
 }
 
 /// Some hosts on one Redis, and their callers.
 pub struct World {
     arguments: Vec<String>,
-    /// The most files that a host may open.
-    files: u64,
     pub folder: TempDir,
     hosts: Mutex<Vec<Host>>,
     /// The callers got an answer, or a host has another address.
@@ -112,15 +100,10 @@ pub struct World {
 
 impl World {
     pub fn new(hosts: usize, arguments: &[&str]) -> Self {
-        Self::with_files(hosts, arguments, 1_024)
-    }
-
-    pub fn with_files(hosts: usize, arguments: &[&str], files: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
         let world = Self {
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
-            files,
             folder,
             hosts: Mutex::new((0..hosts).map(|_| Host::default()).collect()),
             changed: Condvar::new(),
@@ -137,21 +120,11 @@ impl World {
 
     /// Starts a host.
     pub fn start(&self, number: usize) {
-        let mut serve = Command::new("prlimit"); // of util-linux
-        serve.arg(format!("--nofile={}", self.files)).arg(tidegate_tests::command());
-        serve.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.arguments);
-        serve
-            .current_dir(self.folder.path())
-            .env_remove("TIDEGATE_TOKEN")
-            .env_remove("TIDEGATE_ADMIN_TOKEN");
         let log = fs::File::create(self.log_of(number)).unwrap();
-        let mut process = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split([' ', ',']).find(|word| word.starts_with("http"));
-        let url = url.unwrap_or_else(|| panic!("{}", self.log(number)));
-        let host = &mut self.hosts()[number];
-        (host.process, host.url) = (Some(process), Some(url.to_owned()));
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let process = HostProcess::start(self.folder.path(), &arguments, log);
+        let process = process.unwrap_or_else(|| panic!("{}", self.log(number)));
+        self.hosts()[number].process = Some(process);
         self.changed.notify_all();
     }
 
@@ -165,26 +138,28 @@ impl World {
 
     /// Kills a host, so that nothing in it can say goodbye.
     pub fn kill(&self, number: usize) {
-        let mut process = self.taken(number);
-        process.kill().unwrap();
-        process.wait().unwrap();
+        drop(self.taken(number));
     }
 
     /// Ends a host as a service manager does, and says whether it ended well.
     pub fn terminate(&self, number: usize) -> bool {
-        let mut process = self.taken(number);
-        signal(process.id(), "-TERM");
-        process.wait().unwrap().success()
+        self.taken(number).terminate().success()
     }
 
-    fn taken(&self, number: usize) -> Child {
-        let host = &mut self.hosts()[number];
-        host.url = None;
-        host.process.take().unwrap()
+    fn taken(&self, number: usize) -> HostProcess {
+        self.hosts()[number].process.take().unwrap()
     }
 
     pub fn url(&self, number: usize) -> String {
-        self.hosts()[number].url.clone().unwrap()
+        self.hosts()[number].process.as_ref().unwrap().url().to_owned()
+    }
+
+    /// From now on a host may open at most so many files.
+    pub fn bound_files(&self, number: usize, most: u64) {
+        let id = self.hosts()[number].process.as_ref().unwrap().id();
+        let mut bound = Command::new("prlimit"); // of util-linux
+        bound.args(["--pid", &id, &format!("--nofile={most}")]);
+        assert!(bound.status().unwrap().success());
     }
 
     /// What the metrics of a host say under names that begin with this, added up.
@@ -216,8 +191,11 @@ impl World {
     /// Waits until all hosts that run have decided on more requests. Returns how long that took.
     pub fn until_all_decide(&self) -> Duration {
         let began = Instant::now();
-        let before: Vec<_> =
-            self.hosts().iter().map(|host| (host.url.is_some(), host.heard.decided())).collect();
+        let before: Vec<_> = self
+            .hosts()
+            .iter()
+            .map(|host| (host.process.is_some(), host.heard.decided()))
+            .collect();
         self.until("all hosts decide", |heard| {
             heard
                 .iter()
@@ -251,7 +229,7 @@ impl World {
         let body = format!(r#"{{"policy":"{policy}","key":"k"}}"#);
         while !self.is_over.load(Relaxed) {
             let hosts = self.hosts();
-            let Some(url) = hosts[number].url.clone() else {
+            let Some(url) = hosts[number].process.as_ref().map(|host| host.url().to_owned()) else {
                 drop(self.changed.wait_timeout(hosts, DEADLINE).unwrap());
                 continue;
             };
@@ -330,7 +308,7 @@ impl Row {
         assert!(heard.granted > 0 && heard.granted_open > 0, "{fault}: {heard:?}");
         assert!(heard.longest < 2 * deadline + MARGIN, "{fault}: {heard:?}");
         let errors: u64 = (0..each.len())
-            .filter(|number| world.hosts()[*number].url.is_some())
+            .filter(|number| world.hosts()[*number].process.is_some())
             .map(|number| {
                 world.metric(number, "tidegate_decisions_total{policy=\"closed\",outcome=\"error\"")
             })

@@ -1,13 +1,11 @@
 //! A process of `tidegate serve` on a Redis, with its log.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tidegate_tests::{Api, Reply, command};
+use tidegate_tests::{Api, HostProcess, Reply, command_in};
 
 const POLICIES: &str = "
 [policies.closed]
@@ -18,7 +16,7 @@ on_error = 'open'
 ";
 
 pub struct Host {
-    process: Child,
+    _process: HostProcess,
     api: Api,
     folder: TempDir,
 }
@@ -27,14 +25,10 @@ impl Host {
     pub fn start(arguments: &[&str]) -> Self {
         let folder = folder();
         let log = File::create(folder.path().join("log")).unwrap();
-        let mut serve = in_folder(folder.path());
-        serve.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
-        let mut process = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split([' ', ',']).find(|word| word.starts_with("http"));
-        let Some(url) = url else { panic!("{}", read_log(&folder)) };
-        Self { process, api: Api::new(url, None), folder }
+        let process = HostProcess::start(folder.path(), arguments, log);
+        let Some(process) = process else { panic!("{}", read_log(&folder)) };
+        let api = Api::new(process.url(), None);
+        Self { _process: process, api, folder }
     }
 
     pub fn log(&self) -> String {
@@ -68,18 +62,14 @@ impl Host {
     }
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.process.kill(); // it may have ended
-        let _ = self.process.wait();
-    }
-}
-
 /// Runs a command, and returns its exit code and what it wrote.
 pub fn run(arguments: &[&str], environment: &[(&str, &Path)]) -> (i32, String) {
     let folder = folder();
-    let mut run = in_folder(folder.path());
-    let output = run.args(arguments).envs(environment.iter().copied()).output().unwrap();
+    let output = command_in(folder.path())
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
     let written = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap(), String::from_utf8_lossy(&written).into_owned())
 }
@@ -88,15 +78,6 @@ fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
     folder
-}
-
-fn in_folder(folder: &Path) -> Command {
-    let mut run = Command::new(command());
-    run.current_dir(folder).env_remove("SSL_CERT_DIR");
-    for name in ["TOKEN", "ADMIN_TOKEN", "REDIS", "REDIS_CA", "REDIS_CERT", "REDIS_KEY"] {
-        run.env_remove(format!("TIDEGATE_{name}"));
-    }
-    run
 }
 
 fn read_log(folder: &TempDir) -> String {

@@ -2,8 +2,7 @@
 //! the bound that docs/modes.md states.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 use tidegate::local::RedisServer;
+use tidegate_tests::HostProcess;
 use ureq::Agent;
 
 use super::{process_id, signal};
@@ -54,18 +54,8 @@ impl Heard {
 /// A host, its address, and what its callers heard.
 #[derive(Default)]
 struct Host {
-    process: Option<Child>,
-    url: Option<String>,
+    process: Option<HostProcess>,
     heard: Heard,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill(); // it may have ended
-            let _ = process.wait();
-        }
-    }
 }
 
 /// Two hosts on one Redis, and their callers.
@@ -101,33 +91,20 @@ impl World {
 
     /// Starts a host.
     fn start(&self, number: usize) {
-        let mut serve = Command::new(tidegate_tests::command());
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--redis", self.redis.url()]);
-        serve
-            .current_dir(self.folder.path())
-            .env_remove("TIDEGATE_TOKEN")
-            .env_remove("TIDEGATE_ADMIN_TOKEN");
-        let mut process = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap();
-        let host = &mut self.hosts()[number];
-        (host.process, host.url) = (Some(process), Some(url.to_owned()));
+        let arguments = ["--redis", self.redis.url()];
+        let process = HostProcess::start(self.folder.path(), &arguments, Stdio::null());
+        self.hosts()[number].process = Some(process.unwrap());
         self.changed.notify_all();
     }
 
     /// Kills a host, so that nothing in it can say goodbye.
     fn kill(&self, number: usize) {
-        let mut hosts = self.hosts();
-        let mut process = hosts[number].process.take().unwrap();
-        process.kill().unwrap();
-        process.wait().unwrap();
-        hosts[number].url = None;
+        self.hosts()[number].process = None;
     }
 
     /// The process id of a host.
     fn id(&self, number: usize) -> String {
-        self.hosts()[number].process.as_ref().unwrap().id().to_string()
+        self.hosts()[number].process.as_ref().unwrap().id()
     }
 
     /// Waits until this holds for what the callers have heard.
@@ -154,7 +131,7 @@ impl World {
             Agent::config_builder().timeout_global(Some(GIVE_UP_AFTER)).build().into();
         while !self.is_over.load(Relaxed) {
             let mut hosts = self.hosts();
-            let Some(url) = hosts[number].url.clone() else {
+            let Some(url) = hosts[number].process.as_ref().map(|host| host.url().to_owned()) else {
                 drop(self.changed.wait_timeout(hosts, TIME).unwrap());
                 continue;
             };

@@ -2,8 +2,7 @@
 //! docs/modes.md states, and what Redis knows of it afterwards.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -14,7 +13,7 @@ use tempfile::TempDir;
 use tidegate::gate::Policy;
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
-use tidegate_tests::Api;
+use tidegate_tests::{Api, HostProcess};
 
 use super::{NOW, on, process_id, signal};
 
@@ -39,31 +38,17 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 struct Host {
-    process: Child,
+    _process: HostProcess,
     api: Api,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.process.kill(); // it may have ended
-        let _ = self.process.wait();
-    }
 }
 
 impl Host {
     fn start(redis: &RedisServer, folder: &TempDir) -> Self {
-        let mut serve = Command::new(tidegate_tests::command());
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--redis", redis.url()]);
-        serve.args(["--redis-deadline", &DEADLINE.as_millis().to_string()]);
-        serve
-            .current_dir(folder.path())
-            .env_remove("TIDEGATE_TOKEN")
-            .env_remove("TIDEGATE_ADMIN_TOKEN");
-        let mut process = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap();
-        Self { process, api: Api::new(url, None) }
+        let deadline = DEADLINE.as_millis().to_string();
+        let arguments = ["--redis", redis.url(), "--redis-deadline", &deadline];
+        let process = HostProcess::start(folder.path(), &arguments, Stdio::null()).unwrap();
+        let api = Api::new(process.url(), None);
+        Self { _process: process, api }
     }
 
     fn check(&self, policy: &str, cost: u64) -> Value {

@@ -2,12 +2,14 @@
 
 mod api;
 mod document;
+mod host;
 mod served;
 mod trace;
 pub mod vectors;
 
 pub use api::{Api, Reply};
 pub use document::{Block, blocks, rows};
+pub use host::{HostProcess, command_in};
 pub use served::{
     Served, TOKEN, a_cluster, bounded_memory, cluster, kept_memory, memory, redis, watched_memory,
     worker, worker_options,

@@ -8,9 +8,9 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use tidegate_gate::{Operation, Verdict};
+use tidegate_gate::Verdict;
 use tidegate_http::{
-    self as http, BodyError, Check, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
+    self as http, BodyError, Check, Counted, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
     MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
 };
 use tokio::time::timeout;
@@ -171,8 +171,9 @@ impl Server {
 
     /// Tells the log of a refusal.
     fn sample(&self, check: &Check, outcome: &Outcome) {
-        if let (Outcome::Decided(verdict), Operation::Decide(_)) = (outcome, check.operation())
+        if let Outcome::Decided(verdict) = outcome
             && !verdict.decision.is_allowed()
+            && Counted::of(check, outcome).is_some()
         {
             self.log.refusal(check.resolved(), verdict.decision.retry_after().0);
         }

@@ -3,6 +3,8 @@
 //! Each server has one thread, and so have the callers. Server and baseline are measured in turns, twice. The better figure of two
 //! counts, because the machine may be shared.
 
+#[path = "../common/arguments.rs"]
+mod arguments;
 #[path = "../common/load.rs"]
 mod load;
 mod servers;
@@ -10,13 +12,13 @@ mod servers;
 #[expect(dead_code, reason = "the table of the Redis store has figures of more kinds")]
 mod table;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use tidegate::local::RedisServer;
 use tokio::runtime::Builder;
 
+use crate::arguments::arguments;
 use crate::load::Load;
 use crate::table::{Figure, Goal, Row, Table};
 
@@ -37,21 +39,6 @@ fn main() -> Result<()> {
     let table = runtime.block_on(measure(section))?;
     print!("{table}");
     json.map_or(Ok(()), |file| table.write_json(&file))
-}
-
-/// How long each section is measured, and the file for the figures.
-fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Duration, Option<PathBuf>)> {
-    let (mut section, mut json) = (Duration::from_secs(2), None);
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("`{word}`: expected a value"));
-        match word.as_str() {
-            "--bench" => {} // cargo adds it
-            "--seconds" => section = Duration::try_from_secs_f64(value()?.parse()?)?,
-            "--json" => json = Some(value()?.into()),
-            _ => bail!("expected --seconds or --json, found {word:?}"),
-        }
-    }
-    Ok((section, json))
 }
 
 async fn measure(section: Duration) -> Result<Table> {
