@@ -143,7 +143,9 @@ impl Key {
         if self.some_start_empty() || self.each().into_iter().any(never_ends) {
             return; // the state never expires
         }
-        let Some(at) = now.0.checked_add(span.0).filter(|_| span < Micros::MAX) else { return };
+        // at the last timestamp a reservation is live that would end later
+        let ends = |at: &u64| span < Micros::MAX && *at < u64::MAX;
+        let Some(at) = now.0.checked_add(span.0).filter(ends) else { return };
         let (mut old, mut fresh) = (self.words.clone(), vec![0; self.words.len()]);
         let verdict = self.limits.operate(&mut old, Timestamp(at), operation);
         assert_eq!(verdict, self.limits.operate(&mut fresh, Timestamp(at), operation));
