@@ -1,7 +1,10 @@
 //! Requests and responses of the crate `http`, as an exchange reads and words them.
 
+use std::borrow::Cow;
+
 use http::header::{AsHeaderName, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
+use tidegate_http::Header;
 
 pub(crate) use crate::random::random;
 
@@ -23,10 +26,17 @@ pub(crate) fn response<B>(
         Ok(status) => *response.status_mut() = status,
         Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
     }
-    for (name, value) in answer.headers {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
+    for (name, value) in answer.headers.into_iter().filter_map(header) {
+        response.headers_mut().insert(name, value);
     }
     response
+}
+
+/// A header that an exchange has worded. `None` if HTTP cannot carry the value.
+pub(crate) fn header((name, value): Header) -> Option<(HeaderName, HeaderValue)> {
+    let value = match value {
+        Cow::Borrowed(value) => HeaderValue::from_static(value),
+        Cow::Owned(value) => HeaderValue::try_from(value).ok()?,
+    };
+    Some((HeaderName::from_static(name), value))
 }

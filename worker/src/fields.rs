@@ -86,7 +86,7 @@ mod tests {
         assert_eq!((reader.number(), reader.text()), (None, None));
 
         let mut fields = Fields::default();
-        fields.headers(&[("name", "value".to_owned())]);
+        fields.headers(&[("name", "value".into())]);
         let all = fields.into_text();
         let mut reader = Reader::new(&all);
         assert_eq!((reader.number(), reader.text()), (Some(1), Some("name")));

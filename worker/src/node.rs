@@ -356,7 +356,7 @@ impl Running {
             if in_force.telemetry.timing {
                 let took = answered.zip(*asked);
                 let took = took.map(|(answered, asked)| Micros(answered.0.saturating_sub(asked.0)));
-                served.headers_mut().push(("server-timing", timing(took)));
+                served.headers_mut().push(("server-timing", timing(took).into()));
             }
             self.end = Some(End::Served(served));
         }

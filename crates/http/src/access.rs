@@ -161,7 +161,7 @@ impl Access {
 
 fn unauthorized(detail: &str) -> Response {
     let mut response = Problem::Unauthorized.response(detail.to_string());
-    response.headers.push(("www-authenticate", "Bearer".to_string()));
+    response.headers.push(("www-authenticate", "Bearer".into()));
     response
 }
 

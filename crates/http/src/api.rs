@@ -45,7 +45,7 @@ pub(crate) fn begin(
         let methods = methods.join(", ");
         let detail = alloc::format!("expected one of {methods}; found {}", Quoted(head.method));
         let mut response = Problem::MethodNotAllowed.response(detail);
-        response.headers.push(("allow", methods));
+        response.headers.push(("allow", methods.into()));
         return Err(response);
     }
     if let Some(scope) = route.scope(head.method) {

@@ -17,7 +17,7 @@ use crate::gateway::{self, Begun};
 use crate::head::{BodyError, Head, NoKeys};
 use crate::key::token::Verify;
 use crate::plan::{Check, Keyed, Keyless};
-use crate::response::Response;
+use crate::response::{Headers, Response};
 use crate::served::Served;
 use crate::state::{Server, State};
 
@@ -52,7 +52,7 @@ pub struct Exchange {
     /// an upstream then has no page in it.
     words: fn(Response) -> Response,
     /// The fields that every response of this gateway to the request has.
-    fields: Vec<(&'static str, String)>,
+    fields: Headers,
 }
 
 impl Exchange {

@@ -9,7 +9,7 @@ mod target;
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use tidegate_gate::{Chance, Policies, Policy, Quoted, Route};
@@ -19,14 +19,14 @@ use crate::answer::problem::Problem;
 use crate::head::Head;
 use crate::key;
 use crate::plan::Keyless;
-use crate::response::Response;
+use crate::response::{Header, Headers, Response};
 use crate::served::{Pass, Served};
 use crate::state::State;
 
 /// A request that has begun, and the fields of the gateway's own answer to it, whatever comes.
 pub(crate) struct Begun {
     pub(crate) state: Result<State, Response>,
-    pub(crate) fields: Vec<(&'static str, String)>,
+    pub(crate) fields: Headers,
 }
 
 /// Finds the route of a request, and its key if the route counts.
@@ -59,7 +59,7 @@ fn by(
     route: &Route,
     policies: &Policies,
     head: &Head<'_>,
-    fields: &[(&'static str, String)],
+    fields: &[Header],
     random: Chance<'_>,
 ) -> Result<State, Response> {
     let gateway = policies.gateway();
@@ -82,7 +82,7 @@ fn by(
 /// The response to a request whose upstream did not answer. `accept` is the header `Accept` of the request, and `fields` are
 /// the [`own_fields`](Pass::own_fields) of the request.
 #[must_use]
-pub fn upstream_failed(accept: Option<&str>, fields: &[(&'static str, String)]) -> Response {
+pub fn upstream_failed(accept: Option<&str>, fields: &[Header]) -> Response {
     let mut response = Problem::BadGateway.response("the upstream did not answer".to_string());
     response.headers.extend_from_slice(fields);
     match accept.is_some_and(page::is_preferred) {

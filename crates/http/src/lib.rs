@@ -119,6 +119,6 @@ pub use log::{Log, LogSecret, More};
 pub use meter::{AnswerEnd, Meter};
 pub use metrics::{Counted, Metrics};
 pub use plan::{Check, Keyed};
-pub use response::Response;
+pub use response::{Header, Headers, Response};
 pub use served::{Lease, Pass, Reservation, Served};
 pub use state::{Server, Watched};

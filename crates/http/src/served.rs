@@ -8,7 +8,7 @@ use tidegate_gate::{Asked, Effect, Kind, Limits, Metering, Micros, Operation, Ve
 
 use crate::answer::Outcome;
 use crate::meter::Meter;
-use crate::response::Response;
+use crate::response::{Headers, Response};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Pass {
     /// The client's address.
     pub client: Option<String>,
     /// The headers to add to the upstream's answer.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Headers,
     /// The headers to add to the gateway's own answer, if the upstream gives none.
-    pub own_fields: Vec<(&'static str, String)>,
+    pub own_fields: Headers,
     /// The leases to hold until the exchange has ended: one of each policy that limits leases.
     pub leases: Vec<Lease>,
     /// The reservations to commit once the exchange has ended, each at what its own meter has read. A commit releases the lease
@@ -65,7 +65,7 @@ pub struct Lease {
 
 impl Served {
     /// The header fields that the client gets: of the response, or beside those of the upstream's answer.
-    pub fn headers_mut(&mut self) -> &mut Vec<(&'static str, String)> {
+    pub fn headers_mut(&mut self) -> &mut Headers {
         match self {
             Self::Response(response) => &mut response.headers,
             Self::Pass(pass) => &mut pass.headers,

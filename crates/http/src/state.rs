@@ -159,8 +159,10 @@ fn text_of(body: Result<Vec<u8>, BodyError>) -> Result<String, Response> {
         Err(error) => return Err(error.response()),
     };
     match String::from_utf8(body) {
-        Ok(text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
-            Ok(text.trim_start_matches('\u{feff}').into())
+        Ok(mut text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
+            let marks = text.len().saturating_sub(text.trim_start_matches('\u{feff}').len());
+            text.drain(..marks);
+            Ok(text)
         }
         _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.into())),
     }

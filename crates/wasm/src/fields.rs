@@ -5,6 +5,8 @@
 //! 64 if another digit follows. A text is its length as a number, in the UTF-16 units that JavaScript counts, and the
 //! text itself. So no field has to be escaped, and the lengths do not make the text wider than its texts are.
 
+use tidegate_http::Header;
+
 /// Fields that are being written.
 #[derive(Debug, Default)]
 pub(crate) struct Fields(pub(super) String);
@@ -36,7 +38,7 @@ impl Fields {
     }
 
     /// Adds the names and values of headers, after the number of headers.
-    pub(crate) fn headers(&mut self, headers: &[(&'static str, String)]) -> &mut Self {
+    pub(crate) fn headers(&mut self, headers: &[Header]) -> &mut Self {
         self.number(u64::try_from(headers.len()).unwrap_or(u64::MAX));
         headers.iter().fold(self, |fields, (name, value)| fields.text(name).text(value))
     }

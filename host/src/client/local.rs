@@ -69,8 +69,7 @@ impl Local {
 
     async fn outcomes(&self, checks: &[Check]) -> Vec<Outcome> {
         let asked = checks.iter().map(|check| (check.resolved(), check.operation()));
-        let asked: Vec<_> = asked.collect();
-        let answers = self.store.operate_all(clock::now(), &asked).await.into_iter();
+        let answers = self.store.operate_all(clock::now(), asked).await.into_iter();
         let outcome = |answer| match answer {
             Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => Outcome::Unavailable(crate::StoreError::summary(&error).to_owned()),

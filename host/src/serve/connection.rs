@@ -88,7 +88,7 @@ async fn answer(
             if is_head && !answer.body.is_empty() {
                 // hyper leaves the body out of HTTP/1 only
                 let length = take(&mut answer.body).len().to_string();
-                answer.headers.push(("content-length", length));
+                answer.headers.push(("content-length", length.into()));
             }
             drop(guard);
             Ok::<_, Infallible>(response(answer, Full::<Bytes>::from))

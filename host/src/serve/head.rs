@@ -16,7 +16,7 @@ pub(super) fn refusal(parts: &Parts) -> Option<Response> {
     let mut refusal = wrong_host(parts)
         .map(http::invalid_request)
         .or_else(|| unknown_coding(parts).map(http::unknown_transfer_coding))?;
-    refusal.headers.push(("connection", "close".to_owned()));
+    refusal.headers.push(("connection", "close".into()));
     Some(refusal)
 }
 

@@ -121,7 +121,7 @@ impl Server {
                 }
                 Step::Verify(_) => exchange.verified(Err(NoKeys), &mut random), // `accepts` refuses such policies
                 Step::Done(Served::Response(mut response)) => {
-                    let timing = took.map(|took| ("server-timing", timing(in_force, took)));
+                    let timing = took.map(|took| ("server-timing", timing(in_force, took).into()));
                     response.headers.extend(timing);
                     return response;
                 }
@@ -142,9 +142,8 @@ impl Server {
     async fn decide(&self, checks: &[Check], in_force: &InForce, spans: &Spans) -> Vec<Outcome> {
         let began = spans.begin();
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
-        let asked: Vec<_> =
-            checks.iter().map(|check| (check.resolved(), check.operation())).collect();
-        let answers = in_force.store.operate_all(now, &asked).await;
+        let asked = checks.iter().map(|check| (check.resolved(), check.operation()));
+        let answers = in_force.store.operate_all(now, asked).await;
         let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
             let outcome = match answer {
                 Ok(verdict) => {

@@ -160,38 +160,6 @@ impl Memory {
         shard.lock().ask_once(resolved, now, &operation.into())
     }
 
-    /// Does several operations and returns their answers in the order of `asked`. Operations on one partition are
-    /// done in that order too, under one lock.
-    pub fn operate_all<'a>(
-        &self,
-        now: Timestamp,
-        asked: impl IntoIterator<Item = (&'a Resolved, Operation)>,
-    ) -> Vec<Result<Verdict, TableError>> {
-        let asked: Vec<_> = asked.into_iter().collect();
-        let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); SHARDS];
-        for (place, (resolved, _)) in asked.iter().enumerate() {
-            let hash = self.hasher.hash(resolved.key());
-            if let Some(places) = by_shard.get_mut(self.shard_of(hash)) {
-                places.push(place);
-            }
-        }
-        let mut answers: Vec<_> = asked.iter().map(|_| None).collect();
-        for (shard, places) in self.shards.iter().zip(by_shard) {
-            if places.is_empty() {
-                continue;
-            }
-            let mut table = shard.0.lock();
-            for place in places {
-                if let (Some((resolved, operation)), Some(answer)) =
-                    (asked.get(place), answers.get_mut(place))
-                {
-                    *answer = Some(table.ask_once(resolved, now, operation));
-                }
-            }
-        }
-        answers.into_iter().flatten().collect() // every operation has its answer
-    }
-
     /// Changes the bound of this store. One that is larger learns no new keys until enough states have expired.
     pub fn set_max_bytes(&self, max_bytes: usize) {
         for shard in self.shards.iter() {

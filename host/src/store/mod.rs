@@ -160,47 +160,31 @@ impl Store {
         now: Timestamp,
         operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
-        let mut answers = self.operate_all(now, &[(resolved, operation.into())]).await;
-        answers.pop().unwrap_or_else(|| Err(StoreError::NoPolicy(resolved.policy().name().into())))
+        let operation = operation.into();
+        match self {
+            Self::Memory { tables, .. } => in_memory(tables, resolved, now, operation),
+            #[cfg(feature = "redis")]
+            Self::Redis(redis) => redis.operate(resolved, now, operation).await,
+        }
     }
 
     /// Does several operations and returns their verdicts in the order of `asked`. Operations on one partition
     /// are done in that order too.
-    pub async fn operate_all(
+    pub async fn operate_all<'a>(
         &self,
         now: Timestamp,
-        asked: &[(&Resolved, Operation)],
+        asked: impl IntoIterator<Item = (&'a Resolved, Operation)>,
     ) -> Vec<Result<Verdict, StoreError>> {
+        let asked = asked.into_iter();
         match self {
-            Self::Memory { tables, .. } => {
-                let mut by_policy: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-                for (place, (resolved, _)) in asked.iter().enumerate() {
-                    by_policy.entry(resolved.policy().name()).or_default().push(place);
-                }
-                let mut answers: Vec<_> = asked
-                    .iter()
-                    .map(|(resolved, _)| Err(StoreError::NoPolicy(resolved.policy().name().into())))
-                    .collect();
-                for (policy, places) in by_policy {
-                    let Some(table) = tables.get(policy) else { continue };
-                    let own = places.iter().filter_map(|place| asked.get(*place)).copied();
-                    for (place, answer) in places.iter().zip(table.operate_all(now, own)) {
-                        if let Some(slot) = answers.get_mut(*place) {
-                            *slot = answer.map_err(StoreError::of_table);
-                        }
-                    }
-                }
-                answers
-            }
+            Self::Memory { tables, .. } => asked
+                .map(|(resolved, operation)| in_memory(tables, resolved, now, operation))
+                .collect(),
             // the store keeps the order of the operations on one partition
             #[cfg(feature = "redis")]
             Self::Redis(redis) => {
-                join_all(
-                    asked
-                        .iter()
-                        .map(|(resolved, operation)| redis.operate(resolved, now, *operation)),
-                )
-                .await
+                join_all(asked.map(|(resolved, operation)| redis.operate(resolved, now, operation)))
+                    .await
             }
         }
     }
@@ -251,4 +235,15 @@ impl Store {
             Self::Redis(_) => {}
         }
     }
+}
+
+fn in_memory(
+    tables: &BTreeMap<String, Arc<Memory>>,
+    resolved: &Resolved,
+    now: Timestamp,
+    operation: Operation,
+) -> Result<Verdict, StoreError> {
+    let policy = resolved.policy().name();
+    let table = tables.get(policy).ok_or_else(|| StoreError::NoPolicy(policy.into()))?;
+    table.operate(resolved, now, operation).map_err(StoreError::of_table)
 }

@@ -39,12 +39,12 @@ pub(super) fn refusal(refused: Response) -> Response {
     let mut headers = refused.headers;
     headers.retain(|(name, _)| *name != "content-type");
     let message = utf8_percent_encode(&detail, ESCAPED).to_string();
-    headers.push(("content-type", "application/grpc".to_owned()));
-    headers.push(("grpc-status", code.to_string()));
-    headers.push(("grpc-message", message));
+    headers.push(("content-type", "application/grpc".into()));
+    headers.push(("grpc-status", code.to_string().into()));
+    headers.push(("grpc-message", message.into()));
     if let Some(wait_us) = wait_us {
         let details = STANDARD_NO_PAD.encode(status(code, &detail, wait_us));
-        headers.push(("grpc-status-details-bin", details));
+        headers.push(("grpc-status-details-bin", details.into()));
     }
     Response { status: 200, headers, body: String::new() }
 }

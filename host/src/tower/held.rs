@@ -139,8 +139,11 @@ pub(super) struct Ungiven<'a> {
 }
 
 impl<'a> Ungiven<'a> {
-    pub(super) fn new(limit: &'a Arc<Limit>, asked: &[(&Resolved, Operation)]) -> Self {
-        let ends = asked.iter().filter_map(|(resolved, operation)| {
+    pub(super) fn new<'r>(
+        limit: &'a Arc<Limit>,
+        asked: impl Iterator<Item = (&'r Resolved, Operation)>,
+    ) -> Self {
+        let ends = asked.filter_map(|(resolved, operation)| {
             let Operation::Decide(request) = operation else { return None };
             let id = request.lease?;
             let end =

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use tidegate_gate::{Gateway, Metering, Operation, Policy, Resolved, Timestamp};
 use tidegate_http::{
-    Check, Exchange, Head, Keyed, Meter, Outcome, Pass, Reservation, Response, Served, Step,
-    internal_error, key_of,
+    Check, Exchange, Head, Headers, Keyed, Meter, Outcome, Pass, Reservation, Response, Served,
+    Step, internal_error, key_of,
 };
 
 use super::held::{Held, Ungiven};
@@ -42,7 +42,7 @@ pub(super) struct Limit {
 #[derive(Debug)]
 pub(super) struct Passed {
     /// The header fields to add to the response.
-    pub(super) fields: Vec<(&'static str, String)>,
+    pub(super) fields: Headers,
     /// What the request holds until its response has ended.
     pub(super) held: Option<Held>,
 }
@@ -133,9 +133,8 @@ impl Limit {
     async fn outcomes(self: &Arc<Self>, checks: &[Check]) -> Vec<Outcome> {
         let now = (self.clock)();
         let asked = checks.iter().map(|check| (check.resolved(), check.operation()));
-        let asked: Vec<_> = asked.collect();
-        let ungiven = Ungiven::new(self, &asked);
-        let answers = self.store.operate_all(now, &asked).await;
+        let ungiven = Ungiven::new(self, asked.clone());
+        let answers = self.store.operate_all(now, asked).await;
         ungiven.are_given();
         let outcome = |answer| match answer {
             Ok(verdict) => Outcome::Decided(verdict),

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request, Response};
 use http_body::Body;
 use tidegate_gate::Policies;
@@ -103,11 +102,9 @@ async fn respond<R: Body, E>(
             return Err(error);
         }
     };
-    for (name, value) in fields {
-        if let Ok(value) = HeaderValue::from_str(&value) {
-            // the fields are lists, which may have the limits of another layer
-            parts.headers.append(HeaderName::from_static(name), value);
-        }
+    for (name, value) in fields.into_iter().filter_map(http_message::header) {
+        // the fields are lists, which may have the limits of another layer
+        parts.headers.append(name, value);
     }
     held.iter_mut().for_each(|held| held.answered(&parts));
     Ok(Response::from_parts(parts, ResponseBody::passed(body, held, answers_head)))

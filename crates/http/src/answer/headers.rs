@@ -4,18 +4,16 @@
 mod older;
 
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::Write;
 
 use tidegate_gate::{Decision, Micros};
 
 use super::CheckResult;
+use crate::response::Headers;
 pub use older::OlderForm;
 use tidegate_gate::Limits;
 use tidegate_gate::Verdict;
 use tidegate_gate::{Kind, Limit};
-
-type Headers = Vec<(&'static str, String)>;
 
 /// Adds the fields about the limits, in an older form if the caller asks for one, and `Retry-After`.
 pub(crate) fn add(
@@ -32,7 +30,7 @@ pub(crate) fn add(
     }
     let wait = retry_after(result, verdict);
     if !verdict.decision.is_allowed() && wait < Micros::MAX && !result.passes() {
-        headers.push(("retry-after", wait.as_secs_ceil().to_string()));
+        headers.push(("retry-after", wait.as_secs_ceil().to_string().into()));
     }
 }
 
@@ -42,6 +40,7 @@ pub(crate) fn join(headers: &mut Headers, more: Headers) {
         let is_list = matches!(name, "ratelimit-policy" | "ratelimit");
         match headers.iter_mut().find(|(before, _)| is_list && *before == name) {
             Some((_, list)) => {
+                let list = list.to_mut();
                 list.push_str(", ");
                 list.push_str(&value);
             }
@@ -75,30 +74,33 @@ fn hinted(limit: &Limit, decision: &Decision, hint: Micros) -> Micros {
 /// Names of policies and limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
 fn add_states(headers: &mut Headers, result: &CheckResult<'_>, limits: &Limits, verdict: &Verdict) {
     let hint = result.policy().lease_retry_after();
-    let (mut policies, mut states) = (String::new(), String::new());
+    let (mut policies, mut states) = (String::with_capacity(64), String::with_capacity(64)); // most
     // a client that knew a limit in shadow, or a payer that has no room, would go by it
     for (limit, decision) in limits.counting(verdict) {
         let (name, limit) = (result.name_of(limit), &limit.limit);
-        let (most, terms) = match limit.kind() {
+        let comma = if policies.is_empty() { "" } else { ", " };
+        let _ = match limit.kind() {
             Kind::Rate => {
+                let most = limit.capacity().min(MOST);
                 let window = limit.period().as_secs_ceil(); // rounded up, so that a client within it is within the limit
-                (limit.capacity(), alloc::format!(";w={window}"))
+                write!(policies, "{comma}\"{name}\";q={most};w={window}")
             }
             // without a window: places come back when they are released
-            Kind::Lease => (decision.limit(), ";qu=\"concurrent-requests\"".to_string()),
+            Kind::Lease => {
+                let most = decision.limit().min(MOST);
+                write!(policies, "{comma}\"{name}\";q={most};qu=\"concurrent-requests\"")
+            }
             Kind::Shed | Kind::Budget => continue, // not a quota of the caller
         };
-        let comma = if policies.is_empty() { "" } else { ", " };
-        let (most, remaining) = (most.min(MOST), decision.remaining().min(MOST));
-        let _ = write!(policies, "{comma}\"{name}\";q={most}{terms}");
+        let remaining = decision.remaining().min(MOST);
         let _ = write!(states, "{comma}\"{name}\";r={remaining}");
         if let Some(wait) = wait(limit, decision, verdict, hint) {
             let _ = write!(states, ";t={}", wait.as_secs_ceil());
         }
     }
     if !policies.is_empty() {
-        headers.push(("ratelimit-policy", policies));
-        headers.push(("ratelimit", states));
+        headers.push(("ratelimit-policy", policies.into()));
+        headers.push(("ratelimit", states.into()));
     }
 }
 

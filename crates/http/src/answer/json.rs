@@ -5,7 +5,7 @@ use core::fmt::Write;
 
 /// Writes an object.
 pub(crate) fn object(write: impl FnOnce(&mut Object<'_>)) -> String {
-    let mut text = String::with_capacity(256); // most answers
+    let mut text = String::with_capacity(512); // most answers
     Object::write(&mut text, write);
     text
 }

@@ -59,8 +59,8 @@ pub(crate) fn of(problem: Response) -> Response {
     };
     let mut headers = problem.headers;
     headers.retain(|(name, _)| *name != "content-type");
-    headers.push(("content-type", "text/html; charset=utf-8".to_string()));
-    headers.push(("content-security-policy", POLICY.to_string()));
+    headers.push(("content-type", "text/html; charset=utf-8".into()));
+    headers.push(("content-security-policy", POLICY.into()));
     let body = PAGE.replace("TITLE", title).replace("ADVICE", &advice);
     let body = body.replace("STATUS", &problem.status.to_string());
     Response { status: problem.status, headers, body }
@@ -117,15 +117,12 @@ mod tests {
             (502, "The site does not answer", later),
             (503, "The site is busy", later),
         ] {
-            let headers = vec![("content-type", "application/problem+json".to_string())];
+            let headers = vec![("content-type", "application/problem+json".into())];
             let page = of(Response { status, headers, body: "{}".to_string() });
-            assert_eq!(
-                (page.status, page.headers[0].1.as_str()),
-                (status, "text/html; charset=utf-8")
-            );
+            assert_eq!((page.status, &*page.headers[0].1), (status, "text/html; charset=utf-8"));
             let words = std::format!("<p>{status}</p><h1>{title}</h1><p>{advice}");
             assert!(page.body.contains(&words), "{words}: {}", page.body);
-            let headers = vec![("retry-after", "90".to_string())];
+            let headers = vec![("retry-after", "90".into())];
             let page = of(Response { status, headers, body: "{}".to_string() });
             assert!(page.body.contains("try again in 90 seconds."), "{}", page.body);
         }

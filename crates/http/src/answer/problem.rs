@@ -1,5 +1,6 @@
 //! Errors as `application/problem+json` (RFC 9457), each with a stable type.
 
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -7,7 +8,7 @@ use tidegate_gate::{AskError, Cause, Decision, Micros, NamedLimit, PolicyError, 
 
 use super::CheckResult;
 use super::json::object;
-use crate::response::Response;
+use crate::response::{Header, Headers, Response};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Problem {
@@ -183,23 +184,22 @@ pub(crate) fn answer_json(status: u16, body: String) -> Response {
     answer(status, "application/json", body)
 }
 
-pub(crate) fn answer_text(content_type: &str, body: String) -> Response {
+pub(crate) fn answer_text(content_type: &'static str, body: String) -> Response {
     answer(200, content_type, body)
 }
 
 pub(crate) fn no_content() -> Response {
-    Response { status: 204, headers: [no_store()].into(), body: String::new() }
+    Response { status: 204, headers: [NO_STORE].into(), body: String::new() }
 }
 
-fn answer(status: u16, content_type: &str, body: String) -> Response {
-    let headers = [("content-type", content_type.to_string()), no_store()].into();
+fn answer(status: u16, content_type: &'static str, body: String) -> Response {
+    let mut headers = Headers::with_capacity(5); // a refusal's
+    headers.extend([("content-type", content_type.into()), NO_STORE]);
     Response { status, headers, body }
 }
 
 /// A decision holds for one request, so no cache may store it. RFC 6585 §4 demands this for a 429.
-fn no_store() -> (&'static str, String) {
-    ("cache-control", "no-store".to_string())
-}
+const NO_STORE: Header = ("cache-control", Cow::Borrowed("no-store"));
 
 pub(crate) const MISCONFIGURED: &str =
     "the server is not configured correctly, and its log says why";

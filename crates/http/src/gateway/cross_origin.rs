@@ -1,13 +1,13 @@
 //! Requests from pages of other origins (the Fetch standard, "CORS protocol"): preflights, and the fields by which a browser
 //! lets a page read an answer.
 
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use alloc::string::String;
 
 use tidegate_gate::Route;
 
 use crate::head::Head;
 use crate::key::other_spellings;
+use crate::response::Headers;
 
 /// The fields of an answer that a page may read only if the answer says so.
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After";
@@ -35,17 +35,17 @@ pub(super) fn preflight(head: &Head<'_>) -> Option<String> {
 }
 
 /// The fields of the gateway's own answer to a request of this route.
-pub(super) fn of_own_answer(route: &Route, head: &Head<'_>) -> Vec<(&'static str, String)> {
+pub(super) fn of_own_answer(route: &Route, head: &Head<'_>) -> Headers {
     let mut fields = of_passed(route);
     match route.origins().next() {
         None => {}
-        Some("*") => fields.push(("access-control-allow-origin", "*".to_string())),
+        Some("*") => fields.push(("access-control-allow-origin", "*".into())),
         Some(_) => {
-            fields.push(("vary", "Origin".to_string()));
+            fields.push(("vary", "Origin".into()));
             let origin = (head.header)("origin");
             if let Some(origin) = origin.filter(|origin| route.origins().any(|one| one == origin)) {
-                fields.push(("access-control-allow-origin", origin));
-                fields.push(("access-control-allow-credentials", "true".to_string()));
+                fields.push(("access-control-allow-origin", origin.into()));
+                fields.push(("access-control-allow-credentials", "true".into()));
             }
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn of_own_answer(route: &Route, head: &Head<'_>) -> Vec<(&'static str
 
 /// The field by which a page may read what the gateway adds to the answer of the upstream, if the upstream lets the page read
 /// its answer.
-pub(super) fn of_passed(route: &Route) -> Vec<(&'static str, String)> {
-    let exposed = ("access-control-expose-headers", EXPOSED.to_string());
+pub(super) fn of_passed(route: &Route) -> Headers {
+    let exposed = ("access-control-expose-headers", EXPOSED.into());
     route.origins().next().map(|_| exposed).into_iter().collect()
 }

@@ -21,8 +21,8 @@ use tidegate_gate::{Effect, KeyHasher, Operation, Policies, Resolved, Table, Tim
 use super::{Pass, upstream_failed};
 use crate::answer::page;
 use crate::{
-    Access, BodyError, Check, Exchange, Head, NoKeys, Outcome, Response, RevisionTag, Served,
-    Server, Step,
+    Access, BodyError, Check, Exchange, Head, Header, NoKeys, Outcome, Response, RevisionTag,
+    Served, Server, Step,
 };
 
 const LIMITS: &str = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
@@ -216,8 +216,8 @@ fn the_first_route_that_matches_is_taken() {
     );
     let pass = Gateway::new(ROUTES).passes("https://h/api");
     assert_eq!(pass.client.as_deref(), Some("192.0.2.7"));
-    let policy = ("ratelimit-policy", "\"p\";q=2;w=86400".to_string());
-    assert_eq!(pass.headers, [policy, ("ratelimit", "\"p\";r=1;t=86400".to_string())]);
+    let policy: Header = ("ratelimit-policy", "\"p\";q=2;w=86400".into());
+    assert_eq!(pass.headers, [policy, ("ratelimit", "\"p\";r=1;t=86400".into())]);
     let Served::Response(response) = gateway.send("DELETE", "https://h/api/a", &[]) else {
         panic!()
     };
@@ -322,12 +322,12 @@ fn a_refusal_is_a_problem_or_a_page() {
         let found = response.headers.iter().find(|header| header.0 == name);
         found.map(|header| header.1.clone()).unwrap_or_default()
     };
-    assert_eq!((problem.status, header(&problem, "retry-after").as_str()), (429, "86400"));
+    assert_eq!((problem.status, &*header(&problem, "retry-after")), (429, "86400"));
     assert_eq!(header(&problem, "content-type"), "application/problem+json");
     assert_eq!(header(&problem, "ratelimit"), "\"p\";r=0;t=86400");
     let browser = [("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")];
     let page = gateway.refuses("https://h/api/a", &browser);
-    assert_eq!((page.status, header(&page, "retry-after").as_str()), (429, "86400"));
+    assert_eq!((page.status, &*header(&page, "retry-after")), (429, "86400"));
     assert_eq!(header(&page, "content-type"), "text/html; charset=utf-8");
     assert_eq!(header(&page, "cache-control"), "no-store");
     assert!(page.body.contains("<h1>Too many requests</h1><p>Please try again in 24 hours."));

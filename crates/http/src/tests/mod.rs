@@ -130,7 +130,7 @@ fn decided(mut exchange: Exchange, outcomes: Vec<Outcome>) -> Response {
 }
 
 pub(crate) fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
-    response.headers.iter().find(|header| header.0 == name).map(|header| header.1.as_str())
+    response.headers.iter().find(|header| header.0 == name).map(|header| &*header.1)
 }
 
 pub(crate) fn json(response: &Response) -> Value {

@@ -33,7 +33,7 @@ fn the_policies_in_force_are_shown_and_put_under_one_path() {
 #[test]
 fn who_changes_the_policies_gets_the_answer_of_the_place_that_keeps_them() {
     let said = || {
-        let headers = Vec::from([("etag", "\"2-x\"".to_string())]);
+        let headers = Vec::from([("etag", "\"2-x\"".into())]);
         Response { status: 200, headers, body: "changed".to_string() }
     };
     for (method, target, is_sent, expected) in [

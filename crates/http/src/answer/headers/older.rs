@@ -8,7 +8,8 @@ use core::str::FromStr;
 
 use tidegate_gate::{Decision, Micros};
 
-use super::{Headers, MOST, wait};
+use super::{MOST, wait};
+use crate::response::Headers;
 use tidegate_gate::Limits;
 use tidegate_gate::Quoted;
 use tidegate_gate::Verdict;
@@ -69,7 +70,7 @@ impl OlderForm {
                 _ => most(limit, decision).to_string(),
             });
             let policies: Vec<String> = policies.collect();
-            headers.push(("ratelimit-policy", policies.join(", ")));
+            headers.push(("ratelimit-policy", policies.join(", ").into()));
         }
         let seconds = wait.map(|wait| match self {
             Self::X => verdict.at.0.saturating_add(wait.0).div_ceil(1_000_000),
@@ -78,16 +79,16 @@ impl OlderForm {
         if self == Self::Draft7 {
             let reset = seconds.map(|seconds| format!(", reset={seconds}")).unwrap_or_default();
             let state = format!("limit={quota}, remaining={remaining}{reset}");
-            headers.push(("ratelimit", state));
+            headers.push(("ratelimit", state.into()));
             return;
         }
         let [most_name, remaining_name, reset_name] = match self {
             Self::X => ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"],
             _ => ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
         };
-        headers.push((most_name, quota.to_string()));
-        headers.push((remaining_name, remaining.to_string()));
-        headers.extend(seconds.map(|seconds| (reset_name, seconds.to_string())));
+        headers.push((most_name, quota.to_string().into()));
+        headers.push((remaining_name, remaining.to_string().into()));
+        headers.extend(seconds.map(|seconds| (reset_name, seconds.to_string().into())));
     }
 }
 

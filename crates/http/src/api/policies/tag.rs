@@ -78,7 +78,7 @@ impl RevisionTag {
     }
 
     pub(super) fn on(&self, mut response: Response) -> Response {
-        response.headers.push(("etag", alloc::format!("\"{}\"", self.hash)));
+        response.headers.push(("etag", alloc::format!("\"{}\"", self.hash).into()));
         response
     }
 }

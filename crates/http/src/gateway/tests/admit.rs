@@ -1,12 +1,15 @@
 //! Tests of the steps that middleware takes: the headers that it must read, and the forms of those that it adds.
 
+use std::borrow::ToOwned;
 use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
 use tidegate_gate::{KeyHasher, Operation, Policies, Table, Timestamp};
 
-use crate::{Exchange, Head, Keyed, OlderForm, Outcome, Served, Step, key_headers, key_of};
+use crate::{
+    Exchange, Head, Headers, Keyed, OlderForm, Outcome, Served, Step, key_headers, key_of,
+};
 
 #[track_caller]
 fn names(rest: &str, key: &str) -> Vec<String> {
@@ -45,7 +48,7 @@ fn middleware_takes_no_token_for_absent() {
 }
 
 /// The headers of two requests on one key, the second of which is refused.
-fn both(limits: &str, form: OlderForm) -> [Vec<(&'static str, String)>; 2] {
+fn both(limits: &str, form: OlderForm) -> [Headers; 2] {
     let file = std::format!("[policies.p]\nlimits = [{limits}]");
     let policies = Policies::parse(&file).unwrap();
     let policy = policies.get("p").unwrap();
@@ -77,7 +80,9 @@ const TWO: &str = "{ name = 'm', algorithm = 'fixed_window', limit = 1, period =
 #[test]
 fn older_forms_tell_of_the_limit_that_is_closest() {
     let own = |all: [&[(&'static str, &str)]; 2]| {
-        all.map(|all| all.iter().map(|(name, value)| (*name, (*value).into())).collect::<Vec<_>>())
+        all.map(|all| {
+            all.iter().map(|(name, value)| (*name, (*value).to_owned().into())).collect::<Vec<_>>()
+        })
     };
     assert_eq!(
         both(TWO, OlderForm::Draft7),

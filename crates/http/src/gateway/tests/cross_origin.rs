@@ -1,11 +1,11 @@
 //! Tests of preflights, and of what pages of other origins may read.
 
 use std::format;
-use std::string::{String, ToString};
+use std::string::ToString;
 use std::vec::Vec;
 
 use super::{Gateway, upstream_failed};
-use crate::{Response, Served};
+use crate::{Header, Headers, Response, Served};
 
 const APP: &str = "https://app.example";
 const ROUTES: &str = "
@@ -33,7 +33,7 @@ upstream = 'http://u'
 ";
 
 /// The fields by which a browser lets a page read an answer.
-fn fields(headers: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+fn fields(headers: &[Header]) -> Headers {
     let is_one = |name: &str| name.starts_with("access-control-") || name == "vary";
     headers.iter().filter(|(name, _)| is_one(name)).cloned().collect()
 }
@@ -49,8 +49,8 @@ fn refused(gateway: &mut Gateway, path: &str, headers: &[(&str, &str)]) -> Respo
     panic!("nothing was refused")
 }
 
-fn own(all: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
-    all.iter().map(|(name, value)| (*name, (*value).to_string())).collect()
+fn own(all: &[(&'static str, &str)]) -> Headers {
+    all.iter().map(|(name, value)| (*name, (*value).to_string().into())).collect()
 }
 
 const EXPOSED: (&str, &str) =

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use tidegate_gate::{Id, Operation, Request, Resolved, Timestamp, Verdict};
 
 use super::Gateway;
-use crate::{AnswerEnd, Pass, Response, Served};
+use crate::{AnswerEnd, Header, Pass, Response, Served};
 
 const NOW: Timestamp = Timestamp(86_400_000_000);
 const URL: &str = "https://h/";
@@ -80,8 +80,8 @@ impl Gateway {
     }
 }
 
-fn field<'f>(headers: &'f [(&str, String)], name: &str) -> Vec<&'f str> {
-    headers.iter().filter(|header| header.0 == name).map(|header| header.1.as_str()).collect()
+fn field<'f>(headers: &'f [Header], name: &str) -> Vec<&'f str> {
+    headers.iter().filter(|header| header.0 == name).map(|header| &*header.1).collect()
 }
 
 #[test]
