@@ -12,7 +12,10 @@ pub(crate) use crate::random::random;
 /// becomes a character.
 pub(crate) fn joined(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     let fields = headers.get_all(name).iter();
-    let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+    let text = |value: &HeaderValue| match value.to_str() {
+        Ok(ascii) => ascii.to_owned(),
+        Err(_) => value.as_bytes().iter().copied().map(char::from).collect(),
+    };
     fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
 }
 

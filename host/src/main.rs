@@ -5,6 +5,11 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use mimalloc::MiMalloc;
+
+/// A server allocates for each request, mostly in one thread and for a short time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Exact rate limiting: serve decisions, check a request, replay a trace, compare all backends.
 #[derive(Parser)]

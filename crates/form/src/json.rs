@@ -148,6 +148,9 @@ impl<'t> Reader<'t> {
         let mut unescaped = String::new();
         let mut start = self.at;
         loop {
+            let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+            let is_plain = |byte: &&u8| **byte >= b' ' && !matches!(byte, b'"' | b'\\');
+            self.skip(rest.iter().take_while(is_plain).count());
             let Some(byte) = self.here() else { return Err(self.expected("`\"`")) };
             if byte < b' ' {
                 return Err(self.expected("an escape such as `\\n` for each control character"));
@@ -161,13 +164,9 @@ impl<'t> Reader<'t> {
                 unescaped.push_str(read);
                 return Ok(Cow::Owned(unescaped));
             }
-            if byte == b'\\' {
-                unescaped.push_str(read);
-                unescaped.push(self.escape()?);
-                start = self.at;
-            } else {
-                self.skip(1);
-            }
+            unescaped.push_str(read);
+            unescaped.push(self.escape()?);
+            start = self.at;
         }
     }
 

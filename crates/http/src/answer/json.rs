@@ -123,13 +123,13 @@ impl Value for Written<'_> {
 
 impl Value for u64 {
     fn write(self, text: &mut String) {
-        let _ = write!(text, "{self}"); // writing to a string cannot fail
+        text.push_str(itoa::Buffer::new().format(self));
     }
 }
 
 impl Value for usize {
     fn write(self, text: &mut String) {
-        let _ = write!(text, "{self}"); // writing to a string cannot fail
+        text.push_str(itoa::Buffer::new().format(self));
     }
 }
 
