@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
-use tidegate_gate::{ConfigError, Kind, Limit, Limits, Policy};
+use tidegate_gate::{CalendarFacts, ConfigError, Kind, Limit, Limits, Policy, Timestamp};
 
 use crate::Amount;
 
@@ -58,7 +58,9 @@ impl Parameters {
                 .ok()
         })?;
         assert_eq!(Limit::from_parameters(&limit.parameters()), Ok(limit.clone()));
-        Some(limit)
+        // a policy file knows the data of its time zones; only stored states have zones without them
+        let is_known = |calendar: CalendarFacts<'_>| calendar.timezone().until > Timestamp::EPOCH;
+        limit.calendar().is_none_or(is_known).then_some(limit)
     }
 
     /// The parameters. Those that would hardly ever be valid by chance are moved close to a valid value.
