@@ -15,12 +15,17 @@ mod table;
 use std::time::Duration;
 
 use anyhow::Result;
+use mimalloc::MiMalloc;
 use tidegate::local::RedisServer;
 use tokio::runtime::Builder;
 
 use crate::arguments::arguments;
 use crate::load::Load;
 use crate::table::{Figure, Goal, Row, Table};
+
+/// The command's allocator, for all servers here.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const CHECK: Load = Load {
     path: "/v1/check",
