@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// Measure each section of redis, serve and worker for this long
     #[arg(long, value_name = "SECONDS", default_value = "2")]
     seconds: String,
+    /// Also measure redis with so many keys, for instance 10000000
+    #[arg(long, value_name = "KEYS")]
+    keys: Option<usize>,
     /// Also write the figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -50,6 +53,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bench.arg("--");
         if [REDIS, SERVE, WORKER].contains(&target) {
             bench.args(["--seconds", &arguments.seconds, "--json"]).arg(own_table(target));
+            let keys = arguments.keys.filter(|_| target == REDIS);
+            bench.args(keys.into_iter().flat_map(|keys| ["--keys".to_owned(), keys.to_string()]));
         } else {
             bench.args(arguments.name.iter().filter(|name| name.as_str() != target));
         }

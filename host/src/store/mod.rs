@@ -66,6 +66,16 @@ impl Store {
         }
     }
 
+    /// Whether a decision may wait for something outside of this process.
+    #[cfg(feature = "tower")]
+    pub(crate) const fn waits(&self) -> bool {
+        match self {
+            Self::Memory { .. } => false,
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => true,
+        }
+    }
+
     /// Whether the store can decide by this policy.
     #[cfg(feature = "tower")]
     pub(crate) fn is_for(&self, policy: &Policy) -> bool {

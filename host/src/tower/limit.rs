@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
 use tidegate_gate::{Gateway, Metering, Operation, Policy, Resolved, Timestamp};
@@ -109,6 +111,14 @@ impl Limit {
                 Step::Done(Served::Response(refusal)) => return Err(refusal),
                 _ => return Err(internal_error("a key asks for decisions alone".to_owned())),
             }
+        }
+    }
+
+    /// Decides on the request if the store does not [wait](Store::waits).
+    pub(super) fn decide_now(self: &Arc<Self>, exchange: Exchange) -> Result<Passed, Response> {
+        match pin!(self.decide(exchange)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(decided) => decided,
+            Poll::Pending => Err(internal_error("the store waits".to_owned())),
         }
     }
 

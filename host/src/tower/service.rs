@@ -52,7 +52,7 @@ impl<S> Layer<S> for RateLimitLayer {
 
 impl<S, B, R> Service<Request<B>> for RateLimit<S>
 where
-    S: Service<Request<B>, Response = Response<R>, Future: Send> + Clone + Send + 'static,
+    S: Service<Request<B>, Response = Response<R>, Future: Send + 'static> + Clone + Send + 'static,
     B: Send + 'static,
     R: Body,
 {
@@ -65,28 +65,39 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let another = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, another); // the one that is ready
-        let limit = Arc::clone(&self.limit);
         let (parts, body) = request.into_parts();
-        let begun = limit.begin(&parts);
+        let begun = self.limit.begin(&parts);
         let is_grpc = grpc::is_call(&parts.headers);
         let answers_head = parts.method == Method::HEAD;
         let request = Request::from_parts(parts, body);
-        Box::pin(async move {
-            let decided = match begun {
-                Ok(exchange) => limit.decide(exchange).await,
-                Err(refusal) => Err(refusal),
-            };
-            match decided {
-                Ok(passed) => respond(inner.call(request), passed, answers_head).await,
-                Err(refused) => {
-                    let refused = if is_grpc { grpc::refusal(refused) } else { refused };
-                    Ok(http_message::response(refused, ResponseBody::refusal))
-                }
+        let decided = match begun {
+            Ok(exchange) if self.limit.store.waits() => {
+                let another = self.inner.clone();
+                let mut inner = mem::replace(&mut self.inner, another); // the one that is ready
+                let limit = Arc::clone(&self.limit);
+                return Box::pin(async move {
+                    match limit.decide(exchange).await {
+                        Ok(passed) => respond(inner.call(request), passed, answers_head).await,
+                        Err(refused) => Ok(refusal(refused, is_grpc)),
+                    }
+                });
             }
-        })
+            Ok(exchange) => self.limit.decide_now(exchange),
+            Err(refused) => Err(refused),
+        };
+        match decided {
+            Ok(passed) => {
+                let response = self.inner.call(request);
+                Box::pin(async move { respond(response, passed, answers_head).await })
+            }
+            Err(refused) => Box::pin(async move { Ok(refusal(refused, is_grpc)) }),
+        }
     }
+}
+
+fn refusal<R: Body>(refused: tidegate_http::Response, is_grpc: bool) -> Response<ResponseBody<R>> {
+    let refused = if is_grpc { grpc::refusal(refused) } else { refused };
+    http_message::response(refused, ResponseBody::refusal)
 }
 
 /// The response of the service, with the fields about the limits.
