@@ -125,8 +125,9 @@ impl Key {
             return;
         }
         let is_calendar = |limit: &Limit| limit.calendar().is_some();
-        if retry_after == Micros::MAX && self.has(is_calendar) {
-            return; // the last window that is known does not end
+        // the last window that is known does not end, and a foreign word may be a time that no span reaches
+        if retry_after == Micros::MAX && (self.has(is_calendar) || self.leases.is_empty()) {
+            return;
         }
         let allowed = |time| {
             let decided = self.limits.decide(&mut self.words.clone(), Timestamp(time), request);
