@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidegate::local::RedisServer;
+use tidegate_tests::Api;
 
 use crate::{Folder, signal};
 
@@ -115,7 +116,52 @@ fn the_level_of_the_log_leaves_out_refusals_and_never_a_change_by_a_caller() {
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     let _ = server.wait();
     assert_eq!(log.lines().count(), 1, "{log}");
-    assert!(log.contains("audit: policies: another file was put in force, by"), "{log}");
+    assert!(log.contains("audit: policies: another file was put in force by="), "{log}");
+}
+
+#[test]
+fn each_block_reset_and_override_by_a_caller_is_in_the_log_with_a_hash_of_the_key() {
+    let folder = Folder::new();
+    let tokens = ["--token", "t", "--admin-token", "a", "--log-format", "json", "--log-level"];
+    let (mut server, api) = folder.serve(&[&tokens[..], &["error", "--log-secret", "s"]].concat());
+    let admin = api.with(Some("a"));
+    let block = |api: &Api, for_us: u64| {
+        api.post("/v1/keys/api/user:42/block", format!("{{\"for_us\":{for_us}}}")).status
+    };
+    assert_eq!(block(&api.with(Some("t")), 7), 401, "no change, so no line");
+    assert_eq!([block(&admin, 60_000_000), block(&admin, 60_000_000), block(&admin, 0)], [200; 3]);
+    assert_eq!(admin.delete("/v1/keys/api/user:42").status, 200);
+    let own = "{\"capacity\":9,\"rate\":\"1/d\",\"until_us\":9000000000000000}";
+    let alice = [("content-type", "application/json"), ("x-tidegate-actor", "alice")];
+    let path = "/v1/overrides/api/user:42";
+    assert_eq!(admin.request("PUT", path, &alice, own).status, 200);
+    assert_eq!(admin.delete(path).status, 200);
+    assert_eq!(admin.check("api", "user:42", 1, None).status, 200, "no line either");
+    signal(&server, "TERM");
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let _ = server.wait();
+    assert!(!log.contains("user:42"), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |line: &Value| line["message"].as_str().unwrap().to_owned();
+    let blocked = "audit: a key was blocked";
+    assert_eq!(
+        lines.iter().map(told).collect::<Vec<_>>(),
+        [
+            blocked,
+            blocked,
+            "audit: a key was unblocked",
+            "audit: a key was reset",
+            "audit: policies: the override of a key was put",
+            "audit: policies: the override of a key was deleted",
+        ]
+    );
+    let key = &lines[0]["key"];
+    assert_eq!(key.as_str().unwrap().len(), 16, "a hash");
+    assert!(lines.iter().all(|line| line["policy"] == "api" && line["key"] == *key), "{log}");
+    assert_eq!(lines[0]["for_us"], 60_000_000);
+    assert_eq!([&lines[2]["for_us"], &lines[3]["for_us"]], [&Value::Null; 2]);
+    assert_eq!((&lines[4]["until_us"], &lines[4]["by"]), (&9e15.into(), &"alice".into()));
 }
 
 #[test]

@@ -162,19 +162,18 @@ impl Server {
             if in_force.metrics.count(check, &outcome) {
                 self.limited().count(check, &outcome, now);
             }
-            self.sample(check, &outcome);
+            self.tell(check, &outcome);
             spans.end(began, check, &outcome);
             outcome
         };
         checks.iter().zip(answers).map(outcome).collect()
     }
 
-    /// Tells the log of a refusal.
-    fn sample(&self, check: &Check, outcome: &Outcome) {
-        if let Outcome::Decided(verdict) = outcome
-            && !verdict.decision.is_allowed()
-            && Counted::of(check, outcome).is_some()
-        {
+    /// Tells the log of a refusal, and of a change of a key.
+    fn tell(&self, check: &Check, outcome: &Outcome) {
+        let Outcome::Decided(verdict) = outcome else { return };
+        self.log.audit_key(check.resolved(), &check.operation());
+        if !verdict.decision.is_allowed() && Counted::of(check, outcome).is_some() {
             self.log.refusal(check.resolved(), verdict.decision.retry_after().0);
         }
     }
@@ -191,8 +190,8 @@ impl Server {
     }
 
     fn audit(&self, call: &http::PolicyCall) {
-        if let Some(what) = call.describe(&self.log.secret) {
-            self.log.audit(&what);
+        if let Some(change) = call.audited(&self.log.secret) {
+            self.log.audit(&change);
             log::in_force(&self.swap.in_force().tag, "the policies were changed");
         }
     }
