@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::http::request::Parts;
+use hyper::{Request, Version};
 use tidegate_gate::Verdict;
 use tidegate_http::{
     self as http, BodyError, Check, Counted, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
@@ -59,13 +59,28 @@ impl Server {
         peer: SocketAddr,
         request: Request<Incoming>,
     ) -> http::Response {
-        let began = Instant::now();
         let (parts, body) = request.into_parts();
-        if let Some(refusal) = head::refusal(&parts) {
-            return refusal;
+        let mut body = Some(body);
+        let answer = match head::refusal(&parts) {
+            Some(refusal) => refusal,
+            None => self.answer_to(peer, &parts, &mut body).await,
+        };
+        // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but curl before 8 takes that for an error
+        if let Some(rest) = body.filter(|_| parts.version == Version::HTTP_2) {
+            let _ = timeout(self.bounds.read_timeout, drain(rest)).await;
         }
+        answer
+    }
+
+    async fn answer_to(
+        &self,
+        peer: SocketAddr,
+        parts: &Parts,
+        body: &mut Option<Incoming>,
+    ) -> http::Response {
+        let began = Instant::now();
         let in_force = self.swap.at(clock::now(), |error| self.log.error(error)).await;
-        let mut exchange = self.exchange(peer, &parts, &in_force);
+        let mut exchange = self.exchange(peer, parts, &in_force);
         let spans = Spans::of(&parts.headers);
         let answer = self.drive(&mut exchange, body, &in_force, &spans).await;
         self.durations.add(began.elapsed());
@@ -92,11 +107,11 @@ impl Server {
     async fn drive(
         &self,
         exchange: &mut Exchange,
-        body: Incoming,
+        body: &mut Option<Incoming>,
         in_force: &InForce,
         spans: &Spans,
     ) -> http::Response {
-        let (mut body, mut took) = (Some(body), None);
+        let mut took = None;
         loop {
             match exchange.step() {
                 Step::Body | Step::Copy => exchange.body(self.read(body.take()).await, &mut random),
@@ -213,6 +228,17 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
         }
     }
     if length <= MAX_BODY_BYTES { Ok(bytes) } else { Err(BodyError::TooLarge(length)) }
+}
+
+/// Reads a body that nobody needs.
+async fn drain(mut body: Incoming) {
+    let mut left = MAX_DRAINED_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 /// The value of the header `Server-Timing`.
