@@ -2,9 +2,11 @@
 
 mod commands;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use commands::log::LogFormat;
 
 /// Exact rate limiting: serve decisions, check a request, replay a trace, compare all backends.
 #[derive(Parser)]
@@ -49,12 +51,14 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let result = run().await;
+    let (command, line) = (command(), std::env::args_os().collect::<Vec<_>>());
+    let format = commands::config::log_format(&command, &line);
+    let result = run(&command, line, format).await;
     result.unwrap_or_else(|error| {
         if error.is::<commands::OutputClosed>() {
             return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
         }
-        eprintln!("error: {error:#}");
+        commands::log::fatal(format, &error);
         #[cfg(feature = "replay")]
         if let Some(interrupted) = error.downcast_ref::<commands::traces::Interrupted>() {
             return ExitCode::from(interrupted.code);
@@ -63,12 +67,15 @@ async fn main() -> ExitCode {
     })
 }
 
-async fn run() -> anyhow::Result<ExitCode> {
-    let command = command();
-    let read = commands::config::read(command.clone(), std::env::args_os().collect())?;
+async fn run(
+    command: &clap::Command,
+    line: Vec<OsString>,
+    format: LogFormat,
+) -> anyhow::Result<ExitCode> {
+    let read = commands::config::read(command.clone(), line, format)?;
     match Arguments::from_arg_matches(&read.matches)?.command {
         Command::Serve(arguments) => commands::serve::run(*arguments).await,
-        Command::Config(_) => commands::config::run(&read, &command),
+        Command::Config(arguments) => commands::config::run(&arguments, &read, command).await,
         Command::Check(arguments) => commands::check::run(arguments).await,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => commands::replay::run(arguments).await,

@@ -65,7 +65,7 @@ impl Server {
             Some(refusal) => refusal,
             None => self.answer_to(peer, &parts, &mut body).await,
         };
-        // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but curl before 8 takes that for an error
+        // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but clients such as curl 7.88 take that for an error
         if let Some(rest) = body.filter(|_| parts.version == Version::HTTP_2) {
             let _ = timeout(self.bounds.read_timeout, drain(rest)).await;
         }

@@ -394,10 +394,16 @@ fn a_log_says_who_changed_what_and_names_no_key() {
         fields: fields.map(Into::into),
     };
     let put = said(own(Some("{\"limit\":1,\"until_us\":5}")));
-    assert!(put.starts_with("policies: the override of a key was put, policy \"api\", key "), "{put}");
+    assert!(
+        put.starts_with("policies: the override of a key was put, policy \"api\", key "),
+        "{put}"
+    );
     assert!(put.ends_with(", until 5 µs, by \"bob \\\"x\\\"\""), "{put}");
     let deleted = said(own(None));
-    assert!(deleted.contains(" was deleted, policy \"api\", key ") && !deleted.contains("user"), "{deleted}");
+    assert!(
+        deleted.contains(" was deleted, policy \"api\", key ") && !deleted.contains("user"),
+        "{deleted}"
+    );
     assert_eq!(
         said(ChangeTo::File(file(1))),
         "policies: another file was put in force, by \"bob \\\"x\\\"\""
