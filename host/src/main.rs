@@ -2,11 +2,10 @@
 
 mod commands;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use commands::log::LogFormat;
+use commands::config::Given;
 
 /// Exact rate limiting: serve decisions, check a request, replay a trace, compare all backends.
 #[derive(Parser)]
@@ -51,9 +50,10 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let (command, line) = (command(), std::env::args_os().collect::<Vec<_>>());
-    let format = commands::config::log_format(&command, &line);
-    let result = run(&command, line, format).await;
+    let command = command();
+    let given = Given::new(&command, std::env::args_os().collect());
+    let format = given.log_format();
+    let result = run(&command, given).await;
     result.unwrap_or_else(|error| {
         if error.is::<commands::OutputClosed>() {
             return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
@@ -67,12 +67,8 @@ async fn main() -> ExitCode {
     })
 }
 
-async fn run(
-    command: &clap::Command,
-    line: Vec<OsString>,
-    format: LogFormat,
-) -> anyhow::Result<ExitCode> {
-    let read = commands::config::read(command.clone(), line, format)?;
+async fn run(command: &clap::Command, given: Given) -> anyhow::Result<ExitCode> {
+    let read = commands::config::read(command.clone(), given)?;
     match Arguments::from_arg_matches(&read.matches)?.command {
         Command::Serve(arguments) => commands::serve::run(*arguments).await,
         Command::Config(arguments) => commands::config::run(&arguments, &read, command).await,

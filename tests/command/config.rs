@@ -1,5 +1,9 @@
 //! The options of the server: flags, environment, configuration file.
 
+use std::process::Command;
+
+use tidegate_tests::command;
+
 use crate::Folder;
 
 #[test]
@@ -65,9 +69,9 @@ fn a_wrong_configuration_file_says_where_and_what_is_expected() {
         ("listen = ", "line 1, column "),
     ] {
         folder.write("t.toml", text);
-        for command in ["serve", "config"] {
-            folder.fails(&[command, "--config", "t.toml"], "error: t.toml: ");
-            folder.fails(&[command, "--config", "t.toml"], expected);
+        for name in ["serve", "config"] {
+            folder.fails(&[name, "--config", "t.toml"], "error: t.toml: ");
+            folder.fails(&[name, "--config", "t.toml"], expected);
         }
     }
     folder.fails(&["serve", "--config", "none.toml"], "--config none.toml: No such file");
@@ -181,6 +185,16 @@ fn a_fatal_error_is_a_line_of_the_log_in_json() {
         assert!(line["timestamp"].is_string() && line["target"].is_string(), "{log}");
     }
     folder.fails(&["serve", "--log-format", "text", "--config", "json.toml"], "error: json.toml: ");
+}
+
+#[test]
+fn a_configuration_file_may_be_a_pipe() {
+    let folder = Folder::new();
+    let mut shell = Command::new("bash");
+    let shell = shell.args(["-c", "$TIDEGATE config --config <(echo max-connections = 7)"]);
+    let output = shell.current_dir(folder.path()).env("TIDEGATE", command()).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("\nmax-connections = 7 "), "{shown}");
 }
 
 #[test]

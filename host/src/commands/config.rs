@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,38 +63,60 @@ pub(crate) fn with_environment(mut command: Command) -> Command {
     command
 }
 
-/// The form in which `tidegate serve` would write its log, as far as a command line that may be wrong says it.
-pub(crate) fn log_format(command: &Command, line: &[OsString]) -> LogFormat {
-    let Some(lenient) = lenient(command, line) else { return LogFormat::Text };
-    let Some(own) = lenient.subcommand_matches("serve") else { return LogFormat::Text };
-    let in_file = || {
-        let text = fs::read_to_string(own.get_one::<PathBuf>("config")?).ok()?;
-        let table: Table = text.parse().ok()?;
-        LogFormat::from_str(table.get("log-format")?.as_str()?, false).ok()
-    };
-    let own_format = own.get_one::<LogFormat>("log_format").copied();
-    let format = if is_given(own, "log_format") { own_format } else { in_file().or(own_format) };
-    format.unwrap_or(LogFormat::Text)
+/// A command line that may be wrong, and the configuration file that it names. The file is read once, because it may be a pipe.
+pub(crate) struct Given {
+    line: Vec<OsString>,
+    /// What of the line can be understood.
+    lenient: Option<ArgMatches>,
+    file: Option<(PathBuf, io::Result<String>)>,
 }
 
-/// Reads a command line and, if it names one, the configuration file. Ends the process if the command line asks for help or, unless
-/// the log is in JSON, is wrong, as clap does.
+impl Given {
+    pub(crate) fn new(command: &Command, line: Vec<OsString>) -> Self {
+        let lenient = command.clone().ignore_errors(true).try_get_matches_from(&line).ok();
+        let file = lenient.as_ref().and_then(|lenient| {
+            let (name, own) = lenient.subcommand()?;
+            let own = COMMANDS.contains(&name).then_some(own)?;
+            let file = own.get_one::<PathBuf>("config")?.clone();
+            let text = fs::read_to_string(&file);
+            Some((file, text))
+        });
+        Self { line, lenient, file }
+    }
+
+    /// The form in which `tidegate serve` would write its log.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        let own = self.lenient.as_ref().and_then(|lenient| lenient.subcommand_matches("serve"));
+        let Some(own) = own else { return LogFormat::Text };
+        let in_file = || {
+            let (_, text) = self.file.as_ref()?;
+            let table: Table = text.as_ref().ok()?.parse().ok()?;
+            LogFormat::from_str(table.get("log-format")?.as_str()?, false).ok()
+        };
+        let in_file = if is_given(own, "log_format") { None } else { in_file() };
+        let own = own.get_one::<LogFormat>("log_format").copied();
+        in_file.or(own).unwrap_or(LogFormat::Text)
+    }
+}
+
+/// Reads a command line and its configuration file. Ends the process if the command line asks for help or, unless the log is in
+/// JSON, is wrong, as clap does.
 ///
 /// # Errors
 /// Returns an error if the command line is wrong, if the file cannot be read, or if an option of it is unknown or wrong.
-pub(crate) fn read(command: Command, line: Vec<OsString>, format: LogFormat) -> Result<Read> {
-    let lenient = lenient(&command, &line);
-    let named = lenient.as_ref().and_then(|lenient| {
-        let (name, own) = lenient.subcommand()?;
-        let own = COMMANDS.contains(&name).then_some(own)?;
-        Some((command.find_subcommand(name)?, own, own.get_one::<PathBuf>("config")?.clone()))
-    });
-    let Some((own_command, own, file)) = named else {
+pub(crate) fn read(command: Command, given: Given) -> Result<Read> {
+    let format = given.log_format();
+    let Given { line, lenient, file } = given;
+    let own = lenient.as_ref().and_then(ArgMatches::subcommand);
+    let own = own.and_then(|(name, own)| Some((command.find_subcommand(name)?, own)));
+    let Some(((own_command, own), (file, text))) = own.zip(file) else {
         let matches = command.try_get_matches_from(line).map_err(|error| refused(error, format))?;
         return Ok(Read { matches, file: None, from_file: BTreeSet::new() });
     };
+    let shown = file.display().to_string();
+    let text = text.with_context(|| format!("--config {shown}"))?;
     let (mut whole, mut from_file) = (line.clone(), BTreeSet::new());
-    for (arg, values) in file::options(own_command, &file)? {
+    for (arg, values) in file::options(own_command, &shown, &text)? {
         let long = arg.get_long().unwrap_or_default();
         if !is_given(own, arg.get_id().as_str()) {
             from_file.insert(long.to_owned());
@@ -107,14 +130,9 @@ pub(crate) fn read(command: Command, line: Vec<OsString>, format: LogFormat) -> 
             if let Err(own) = command.try_get_matches_from(line) {
                 return Err(refused(own, format));
             }
-            Err(anyhow!("{}: {}", file.display(), sentence(&error)))
+            Err(anyhow!("{shown}: {}", sentence(&error)))
         }
     }
-}
-
-/// What a command line says that may be wrong.
-fn lenient(command: &Command, line: &[OsString]) -> Option<ArgMatches> {
-    command.clone().ignore_errors(true).try_get_matches_from(line).ok()
 }
 
 fn is_given(own: &ArgMatches, id: &str) -> bool {

@@ -2,10 +2,8 @@
 
 use std::any::TypeId;
 use std::error::Error;
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
 use toml::de::{DeTable, DeValue};
@@ -17,13 +15,12 @@ use crate::commands::values::{NotAllowed, Size};
 /// none.
 pub(super) fn options<'c>(
     command: &'c Command,
-    file: &Path,
+    shown: &str,
+    text: &str,
 ) -> Result<Vec<(&'c Arg, Vec<String>)>> {
-    let shown = file.display().to_string();
-    let text = fs::read_to_string(file).with_context(|| format!("--config {shown}"))?;
-    let place = |start| format!("{shown}: {}", place(&text, start));
+    let place = |start| format!("{shown}: {}", place(text, start));
     // not by serde, whose errors show values
-    let table = DeTable::parse(&text).map_err(|error| {
+    let table = DeTable::parse(text).map_err(|error| {
         anyhow!("{}: {}", place(error.span().unwrap_or_default().start), error.message())
     })?;
     let mut table: Vec<_> = table.into_inner().into_iter().collect();
