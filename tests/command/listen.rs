@@ -57,8 +57,7 @@ fn one_server_listens_on_several_addresses_and_drains_them_all() {
     }
     let error = "--listen 0.0.0.0:0: other machines can reach this address, and no token";
     folder.fails(&["serve", "--listen", "127.0.0.1:0,0.0.0.0:0"], error);
-    let mut busy = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
-    let (mut server, apis) = start(std::mem::replace(&mut busy, Command::new("true")));
+    let (mut server, apis) = start(folder.command(&["serve", "--listen", "127.0.0.1:0"]));
     let taken = apis[0].url().trim_start_matches("http://").to_owned();
     folder.fails(
         &["serve", "--listen", "127.0.0.1:0", "--listen", &taken],
@@ -85,9 +84,10 @@ fn a_second_server_on_the_same_revisions_says_so_and_does_not_start() {
     assert_eq!((second.status.code(), error.as_str()), (Some(2), expected));
     assert_eq!(folder.run(&[&["config"], &tokens[..]].concat()).0, 0, "it only reads");
     // a server whose callers cannot change the policies writes nothing that could be lost
-    let mut others = Vec::new();
-    others.push(start(folder.command(&["serve", "--listen", "127.0.0.1:0"])).0);
-    others.push(start(serve(&["--revisions", "own"])).0);
+    let others = [
+        start(folder.command(&["serve", "--listen", "127.0.0.1:0"])).0,
+        start(serve(&["--revisions", "own"])).0,
+    ];
     first.kill().unwrap(); // SIGKILL
     first.wait().unwrap();
     let (next, apis) = start(serve(&[]));
