@@ -13,7 +13,7 @@ use tidegate_gate::{
 #[must_use]
 pub fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
-    let mut text = format!("{}: {description}\n", policy.name());
+    let mut text = format!("{}: {}\n", policy.name(), printable(description));
     text += &limits(policy.limits(), "  ");
     for (pattern, own) in policy.overrides() {
         let stored = stored(policy, own);
@@ -55,6 +55,15 @@ pub fn describe(policy: &Policy) -> String {
         stored(policy, policy.limits()),
     );
     text
+}
+
+/// The text with its control characters escaped: a terminal would obey them.
+fn printable(text: &str) -> String {
+    let escaped = |char: char| match char.is_control() {
+        true => char.escape_debug().to_string(),
+        false => char.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 fn sources(joined: &JoinedSources) -> String {

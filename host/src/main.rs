@@ -5,6 +5,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use commands::config::Given;
 use mimalloc::MiMalloc;
 
 /// A server allocates for each request, mostly in one thread and for a short time.
@@ -54,12 +55,15 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let result = run().await;
+    let command = command();
+    let given = Given::new(&command, std::env::args_os().collect());
+    let format = given.log_format();
+    let result = run(&command, given).await;
     result.unwrap_or_else(|error| {
         if error.is::<commands::OutputClosed>() {
             return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
         }
-        eprintln!("error: {error:#}");
+        commands::log::fatal(format, &error);
         #[cfg(feature = "replay")]
         if let Some(interrupted) = error.downcast_ref::<commands::traces::Interrupted>() {
             return ExitCode::from(interrupted.code);
@@ -68,12 +72,11 @@ async fn main() -> ExitCode {
     })
 }
 
-async fn run() -> anyhow::Result<ExitCode> {
-    let command = command();
-    let read = commands::config::read(command.clone(), std::env::args_os().collect())?;
+async fn run(command: &clap::Command, given: Given) -> anyhow::Result<ExitCode> {
+    let read = commands::config::read(command.clone(), given)?;
     match Arguments::from_arg_matches(&read.matches)?.command {
         Command::Serve(arguments) => commands::serve::run(*arguments).await,
-        Command::Config(_) => commands::config::run(&read, &command),
+        Command::Config(arguments) => commands::config::run(&arguments, &read, command).await,
         Command::Check(arguments) => commands::check::run(arguments).await,
         #[cfg(feature = "replay")]
         Command::Replay(arguments) => commands::replay::run(arguments).await,

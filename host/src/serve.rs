@@ -17,7 +17,7 @@
 //! let reload = Reload::default();
 //! let service = Service { policies, files, store, access, bounds, watch, reload };
 //! let listener = TcpListener::bind("127.0.0.1:8080").await?;
-//! serve(service, listener, std::future::pending()).await; // until the process ends
+//! serve(service, vec![listener], std::future::pending()).await; // until the process ends
 //! # Ok(())
 //! # }
 //! ```
@@ -40,10 +40,12 @@ mod tests;
 mod tls;
 mod watched;
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_gate::Policies;
@@ -93,9 +95,13 @@ pub struct Service {
     pub reload: Reload,
 }
 
-/// Serves until `stop` resolves, then answers the requests under way for up to 5 s and returns. What happens meanwhile goes to
-/// the subscriber of `tracing`.
-pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
+/// Serves at all listeners until `stop` resolves, then answers the requests under way for up to 5 s and returns. What happens
+/// meanwhile goes to the subscriber of `tracing`.
+pub async fn serve(
+    service: Service,
+    mut listeners: Vec<TcpListener>,
+    stop: impl Future<Output = ()> + Send,
+) {
     let places =
         Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let Service { policies, files, store, access, bounds, watch: told, reload } = service;
@@ -111,7 +117,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     let mut stop = pin!(stop);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&mut listeners, &places) => accepted,
             () = &mut stop => break,
         };
         match accepted {
@@ -130,7 +136,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
             }
         }
     }
-    drop(listener);
+    drop(listeners);
     reloader.abort();
     let _ = stopping.send(true); // without a receiver no connection is open
     // connections that take longer are dropped
@@ -145,11 +151,18 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
 
 /// Waits until fewer than the largest number of connections are open, then accepts the next one.
 async fn accept(
-    listener: &TcpListener,
+    listeners: &mut [TcpListener],
     places: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
+    if !listeners.is_empty() {
+        listeners.rotate_left(1); // a busy address does not keep the others waiting
+    }
+    let (stream, peer) = poll_fn(|context| {
+        let mut accepted = listeners.iter().map(|listener| listener.poll_accept(context));
+        accepted.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await?;
     let _ = stream.set_nodelay(true); // answers would only come later without it
     Ok((stream, peer, place))
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidegate::local::RedisServer;
+use tidegate_tests::Api;
 
 use crate::{Folder, signal};
 
@@ -115,85 +116,55 @@ fn the_level_of_the_log_leaves_out_refusals_and_never_a_change_by_a_caller() {
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     let _ = server.wait();
     assert_eq!(log.lines().count(), 1, "{log}");
-    assert!(log.contains("audit: policies: another file was put in force, by"), "{log}");
+    assert!(log.contains("audit: policies: another file was put in force by="), "{log}");
 }
 
 #[test]
-fn flags_come_before_the_environment_that_before_the_file_and_that_before_defaults() {
+fn each_block_reset_and_override_by_a_caller_is_in_the_log_with_a_hash_of_the_key() {
     let folder = Folder::new();
-    folder.write(
-        "t.toml",
-        "max-connections = 7\nredis-deadline = 9\nredis = 'redis://u:pass@h'\ntoken = 'hidden'\nserver-timing = true\n",
+    let tokens = ["--token", "t", "--admin-token", "a", "--log-format", "json", "--log-level"];
+    let (mut server, api) = folder.serve(&[&tokens[..], &["error", "--log-secret", "s"]].concat());
+    let admin = api.with(Some("a"));
+    let block = |api: &Api, for_us: u64| {
+        api.post("/v1/keys/api/user:42/block", format!("{{\"for_us\":{for_us}}}")).status
+    };
+    assert_eq!(block(&api.with(Some("t")), 7), 401, "no change, so no line");
+    assert_eq!([block(&admin, 60_000_000), block(&admin, 60_000_000), block(&admin, 0)], [200; 3]);
+    assert_eq!(admin.delete("/v1/keys/api/user:42").status, 200);
+    let own = "{\"capacity\":9,\"rate\":\"1/d\",\"until_us\":9000000000000000}";
+    let alice = [("content-type", "application/json"), ("x-tidegate-actor", "alice")];
+    let path = "/v1/overrides/api/user:42";
+    assert_eq!(admin.request("PUT", path, &alice, own).status, 200);
+    assert_eq!(admin.delete(path).status, 200);
+    assert_eq!(admin.check("api", "user:42", 1, None).status, 200, "no line either");
+    signal(&server, "TERM");
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let _ = server.wait();
+    assert!(!log.contains("user:42"), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |line: &Value| line["message"].as_str().unwrap().to_owned();
+    let blocked = "audit: a key was blocked";
+    assert_eq!(
+        lines.iter().map(told).collect::<Vec<_>>(),
+        [
+            blocked,
+            blocked,
+            "audit: a key was unblocked",
+            "audit: a key was reset",
+            "audit: policies: the override of a key was put",
+            "audit: policies: the override of a key was deleted",
+        ]
     );
-    let shown = |flags: &[&str]| {
-        let mut command = folder.command(&["config", "--config", "t.toml"]);
-        command.args(flags).env("TIDEGATE_REDIS_DEADLINE", "8");
-        command.env("TIDEGATE_REDIS_MAX_SKEW", "6");
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let text = shown(&["--redis-max-skew", "5"]);
-    let has = |text: &str, name: &str, value: &str, source: &str| {
-        let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap();
-        let (own, from) = line.split_once('#').unwrap();
-        assert_eq!((own.trim_end(), from.trim()), (format!("{name} = {value}").as_str(), source));
-    };
-    has(&text, "redis-max-skew", "5", "flag");
-    has(&text, "redis-deadline", "8", "environment TIDEGATE_REDIS_DEADLINE");
-    has(&text, "max-connections", "7", "file t.toml");
-    has(&text, "server-timing", "true", "file t.toml");
-    has(&text, "listen", "\"127.0.0.1:8080\"", "default");
-    has(&text, "token", "\"…\"", "file t.toml");
-    has(&text, "redis", "\"redis://…@h\"", "file t.toml");
-    assert!(!text.contains("pass") && !text.contains("hidden"), "{text}");
-    assert!(text.contains("# tls-cert is not set"), "{text}");
-}
-
-#[test]
-fn a_wrong_configuration_file_says_what_is_expected() {
-    let folder = Folder::new();
-    for (text, expected) in [
-        ("listne = 'x'", "t.toml: expected one of policies, revisions, listen, "),
-        ("config = 'x'", "found \"config\""),
-        ("max-connections = 0", "t.toml: invalid value '0' for '--max-connections <N>'"),
-        (
-            "server-timing = 'on'",
-            "t.toml: server-timing: expected true or false, found a value of the type string",
-        ),
-        (
-            "listen = true",
-            "t.toml: listen: expected a text or a whole number, found a value of the type boolean",
-        ),
-        ("redis-deadline = 5", "t.toml: the following required arguments were not provided"),
-        ("listen = ", "t.toml: line 1: "),
-    ] {
-        folder.write("t.toml", text);
-        folder.fails(&["serve", "--config", "t.toml"], expected);
-    }
-    for secret in ["listen = 'x:1'\ntoken = \"SECRET\n", "token = ['SECRET']", "token = SECRET"] {
-        folder.write("t.toml", secret);
-        let output = folder.command(&["config", "--config", "t.toml"]).output().unwrap();
-        let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert!(!output.status.success() && !told.contains("SECRET"), "{told}");
-    }
-    folder.fails(&["serve", "--config", "none.toml"], "--config none.toml: No such file");
-    folder.write("t.toml", "max-connections = 7\n");
-    folder.fails(&["serve", "--config", "t.toml", "--listen"], "error: a value is required");
-}
-
-#[test]
-fn each_option_of_the_server_has_a_variable() {
-    let (_, help, _) = Folder::new().run(&["serve", "--help"]);
-    let options = help.lines().filter_map(|line| {
-        let name = line.trim_start().strip_prefix("--")?.split(' ').next()?;
-        Some(format!("[env: TIDEGATE_{}", name.replace('-', "_").to_uppercase()))
-    });
-    let options: Vec<_> = options.collect();
-    assert!(options.len() >= 19, "{options:?}");
-    for variable in options {
-        assert!(help.contains(&variable), "{variable}: {help}");
-    }
+    let key = &lines[0]["key"];
+    assert_eq!(key.as_str().unwrap().len(), 16, "a hash");
+    assert!(lines.iter().all(|line| line["policy"] == "api" && line["key"] == *key), "{log}");
+    assert_eq!(lines[0]["for_us"], 60_000_000);
+    assert_eq!([&lines[2]["for_us"], &lines[3]["for_us"]], [&Value::Null; 2]);
+    assert_eq!(
+        (&lines[4]["until_us"], &lines[4]["by"]),
+        (&9_000_000_000_000_000_u64.into(), &"alice".into())
+    );
 }
 
 #[test]

@@ -46,6 +46,10 @@ impl Api {
         Self { agent, url: url.to_owned(), token: token.map(str::to_owned) }
     }
 
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The same server with another token.
     pub fn with(&self, token: Option<&str>) -> Self {
         Self::new(&self.url, token)

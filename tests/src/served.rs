@@ -67,7 +67,7 @@ fn host_of(
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             ready.send(listener.local_addr().unwrap()).unwrap();
             let stopped = async { drop(stopped.await) };
-            serve(service, listener, stopped).await;
+            serve(service, vec![listener], stopped).await;
         });
     });
     let url = format!("http://{}", listening.recv().expect("it listens"));

@@ -120,7 +120,9 @@ pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
     refresh(env).await;
     with(Date::now(), |node, _, _| {
         let said = node.exchanges.get(&exchange).and_then(|running| match running.end {
-            Some(End::Asks(ref call)) => call.describe(&node.log_secret),
+            Some(End::Asks(ref call)) => {
+                call.audited(&node.log_secret).map(|said| said.to_string())
+            }
             _ => None,
         });
         if let (Some(said), Some(answer)) = (said, &response)

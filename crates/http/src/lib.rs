@@ -106,7 +106,7 @@ pub use answer::status::Status;
 pub use answer::{Outcome, operation_json};
 pub use api::call::MAX_CHECKS;
 pub use api::policies::{
-    Change, Changed, InvalidRevisions, Origin, PolicyCall, RevisionTag, Revisions, Source,
+    Audited, Change, Changed, InvalidRevisions, Origin, PolicyCall, RevisionTag, Revisions, Source,
     most_units,
 };
 pub use exchange::{Exchange, Step};

@@ -1,18 +1,22 @@
 //! `tidegate config`, and the configuration file of the server: flags come before the environment, that before the file, and that
 //! before the defaults.
 
+mod file;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use toml::{Table, Value};
 
+use super::log::LogFormat;
 use super::{say, serve, without_password};
 
 /// Show the options of the server that hold, and where each comes from: flag, environment, file or default
@@ -23,10 +27,11 @@ Examples:
   tidegate config --config tidegate.toml
   TIDEGATE_REDIS=redis://127.0.0.1:6379 tidegate config
 
-The output has the form of a configuration file. Tokens, secrets and passwords are not shown.")]
+The output has the form of a configuration file. Tokens, secrets and passwords are not shown. What `tidegate serve` would
+refuse is an error here too, as long as it is not about the network.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    _serve: serve::Arguments,
+    serve: serve::Arguments,
 }
 
 /// The commands that read a configuration file.
@@ -58,32 +63,64 @@ pub(crate) fn with_environment(mut command: Command) -> Command {
     command
 }
 
-/// Reads a command line and, if it names one, the configuration file. Ends the process if the command line is wrong or asks for
-/// help, as clap does.
+/// A command line that may be wrong, and the configuration file that it names. The file is read once, because it may be a pipe.
+pub(crate) struct Given {
+    line: Vec<OsString>,
+    /// What of the line can be understood.
+    lenient: Option<ArgMatches>,
+    file: Option<(PathBuf, io::Result<String>)>,
+}
+
+impl Given {
+    pub(crate) fn new(command: &Command, line: Vec<OsString>) -> Self {
+        let lenient = command.clone().ignore_errors(true).try_get_matches_from(&line).ok();
+        let file = lenient.as_ref().and_then(|lenient| {
+            let (name, own) = lenient.subcommand()?;
+            let own = COMMANDS.contains(&name).then_some(own)?;
+            let file = own.get_one::<PathBuf>("config")?.clone();
+            let text = fs::read_to_string(&file);
+            Some((file, text))
+        });
+        Self { line, lenient, file }
+    }
+
+    /// The form in which `tidegate serve` would write its log.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        let own = self.lenient.as_ref().and_then(|lenient| lenient.subcommand_matches("serve"));
+        let Some(own) = own else { return LogFormat::Text };
+        let in_file = || {
+            let (_, text) = self.file.as_ref()?;
+            let table: Table = text.as_ref().ok()?.parse().ok()?;
+            LogFormat::from_str(table.get("log-format")?.as_str()?, false).ok()
+        };
+        let in_file = if is_given(own, "log_format") { None } else { in_file() };
+        let own = own.get_one::<LogFormat>("log_format").copied();
+        in_file.or(own).unwrap_or(LogFormat::Text)
+    }
+}
+
+/// Reads a command line and its configuration file. Ends the process if the command line asks for help or, unless the log is in
+/// JSON, is wrong, as clap does.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, or if an option of it is unknown or wrong.
-pub(crate) fn read(command: Command, line: Vec<OsString>) -> Result<Read> {
-    let lenient = command.clone().ignore_errors(true).try_get_matches_from(&line).ok();
-    let named = lenient.as_ref().and_then(|lenient| {
-        let (name, own) = lenient.subcommand()?;
-        let own = COMMANDS.contains(&name).then_some(own)?;
-        Some((command.find_subcommand(name)?, own, own.get_one::<PathBuf>("config")?.clone()))
-    });
-    let Some((own_command, own, file)) = named else {
-        let matches = command.get_matches_from(line);
+/// Returns an error if the command line is wrong, if the file cannot be read, or if an option of it is unknown or wrong.
+pub(crate) fn read(command: Command, given: Given) -> Result<Read> {
+    let format = given.log_format();
+    let Given { line, lenient, file } = given;
+    let own = lenient.as_ref().and_then(ArgMatches::subcommand);
+    let own = own.and_then(|(name, own)| Some((command.find_subcommand(name)?, own)));
+    let Some(((own_command, own), (file, text))) = own.zip(file) else {
+        let matches = command.try_get_matches_from(line).map_err(|error| refused(error, format))?;
         return Ok(Read { matches, file: None, from_file: BTreeSet::new() });
     };
+    let shown = file.display().to_string();
+    let text = text.with_context(|| format!("--config {shown}"))?;
     let (mut whole, mut from_file) = (line.clone(), BTreeSet::new());
-    for (arg, text) in options(own_command, &file)? {
-        let is_given = matches!(
-            own.value_source(arg.get_id().as_str()),
-            Some(ValueSource::CommandLine | ValueSource::EnvVariable)
-        );
+    for (arg, values) in file::options(own_command, &shown, &text)? {
         let long = arg.get_long().unwrap_or_default();
-        if !is_given {
+        if !is_given(own, arg.get_id().as_str()) {
             from_file.insert(long.to_owned());
-            whole.extend(text.map(|text| OsString::from(format!("--{long}{text}"))));
+            whole.extend(values.iter().map(|value| OsString::from(format!("--{long}{value}"))));
         }
     }
     match command.clone().try_get_matches_from(whole) {
@@ -91,48 +128,31 @@ pub(crate) fn read(command: Command, line: Vec<OsString>) -> Result<Read> {
         Err(error) => {
             // if the line alone is wrong, too, the fault is not in the file
             if let Err(own) = command.try_get_matches_from(line) {
-                own.exit();
+                return Err(refused(own, format));
             }
-            let text = error.render().to_string();
-            let text = text.trim_start_matches("error: ").lines().next().unwrap_or_default();
-            Err(anyhow!("{}: {text}", file.display()))
+            Err(anyhow!("{shown}: {}", sentence(&error)))
         }
     }
 }
 
-/// The options of a file, each as what follows the name of its flag on a command line; `None` for a flag that is off.
-fn options<'c>(command: &'c Command, file: &Path) -> Result<Vec<(&'c Arg, Option<String>)>> {
-    let shown = file.display().to_string();
-    let text = fs::read_to_string(file).with_context(|| format!("--config {shown}"))?;
-    let table: Table = text.parse().map_err(|error| without_text(&shown, &text, &error))?;
-    let known = || command.get_arguments().filter(|arg| is_option(arg));
-    let mut options = Vec::new();
-    for (name, value) in table {
-        let Some(arg) = known().find(|arg| arg.get_long() == Some(&name)) else {
-            let known: Vec<_> = known().filter_map(Arg::get_long).collect();
-            bail!("{shown}: expected one of {}; found {name:?}", known.join(", "));
-        };
-        let is_flag = matches!(arg.get_action(), ArgAction::SetTrue);
-        let text = match value {
-            Value::Boolean(is_on) if is_flag => is_on.then(String::new),
-            Value::String(text) if !is_flag => Some(format!("={text}")),
-            Value::Integer(number) if !is_flag => Some(format!("={number}")),
-            other => {
-                let expected = if is_flag { "true or false" } else { "a text or a whole number" };
-                let found = other.type_str(); // the value may be a secret
-                bail!("{shown}: {name}: expected {expected}, found a value of the type {found}");
-            }
-        };
-        options.push((arg, text));
-    }
-    Ok(options)
+fn is_given(own: &ArgMatches, id: &str) -> bool {
+    let source = own.value_source(id);
+    matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
 }
 
-/// The error without the line of the file that it is about, which may have a secret.
-fn without_text(shown: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
-    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    let line = before.matches('\n').count().saturating_add(1);
-    anyhow!("{shown}: line {line}: {}", error.message())
+/// The error of a command line. Where people read it, clap shows it with the usage and ends the process.
+fn refused(error: clap::Error, format: LogFormat) -> anyhow::Error {
+    match format {
+        LogFormat::Json if error.use_stderr() => anyhow!("{}", sentence(&error)),
+        _ => error.exit(),
+    }
+}
+
+/// What is wrong, without the usage.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a configuration file may have the option.
@@ -140,7 +160,8 @@ fn is_option(arg: &Arg) -> bool {
     !matches!(arg.get_id().as_str(), "config" | "help" | "version")
 }
 
-pub(crate) fn run(read: &Read, command: &Command) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: &Arguments, read: &Read, command: &Command) -> Result<ExitCode> {
+    serve::prepare(&arguments.serve).await?;
     let own = read.matches.subcommand_matches("config").context("`tidegate config`")?;
     let command = command.find_subcommand("config").context("`tidegate config`")?;
     let mut text = String::new();
@@ -173,10 +194,15 @@ fn shown(matches: &ArgMatches, arg: &Arg) -> Option<String> {
     if matches!(arg.get_action(), ArgAction::SetTrue) {
         return Some(matches.get_flag(id).to_string());
     }
-    let value = matches.get_raw(id)?.next()?.to_string_lossy();
+    let values = || matches.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy());
+    let value = values().next()?;
     Some(match arg.get_long() {
         Some(long) if SECRETS.contains(&long) => "\"…\"".to_owned(),
         Some("redis") => Value::String(without_password(&value)).to_string(),
+        _ if values().count() > 1 => {
+            Value::Array(values().map(|value| Value::String(value.into_owned())).collect())
+                .to_string()
+        }
         _ if value.parse::<u64>().is_ok() => value.into_owned(),
         _ => Value::String(value.into_owned()).to_string(),
     })

@@ -1,10 +1,11 @@
 //! Where the lines of the server's log go.
 
-use std::io;
+use std::io::{self, Write};
 
 use clap::ValueEnum;
 use tidegate::serve::AUDIT;
-use tracing::Level;
+use tracing::subscriber::with_default;
+use tracing::{Level, Subscriber, error};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -34,6 +35,20 @@ pub(crate) enum LogLevel {
 
 /// Writes events of Tidegate to standard error from now on. Events of libraries are not written, because they could name keys.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
+    lines(format, level).init();
+}
+
+/// Says why the process ends: in JSON as a line of the log, which need not have started.
+pub(crate) fn fatal(format: LogFormat, error: &anyhow::Error) {
+    match format {
+        LogFormat::Text => {
+            let _ = writeln!(io::stderr().lock(), "error: {error:#}"); // nobody else could be told
+        }
+        LogFormat::Json => with_default(lines(format, LogLevel::Error), || error!("{error:#}")),
+    }
+}
+
+fn lines(format: LogFormat, level: LogLevel) -> impl Subscriber + Send + Sync {
     let level = match level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,
@@ -47,5 +62,5 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         LogFormat::Text => lines.with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    registry().with(lines.with_filter(targets)).init();
+    registry().with(lines.with_filter(targets))
 }

@@ -3,7 +3,7 @@
 mod calendars;
 pub(crate) mod check;
 pub(crate) mod config;
-mod log;
+pub(crate) mod log;
 #[cfg(feature = "otel")]
 mod otel;
 #[cfg(feature = "replay")]
@@ -16,6 +16,7 @@ mod report;
 pub(crate) mod serve;
 #[cfg(feature = "replay")]
 pub(crate) mod traces;
+mod values;
 #[cfg(not(feature = "replay"))]
 pub(crate) mod without_replays;
 

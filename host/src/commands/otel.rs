@@ -10,12 +10,11 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 /// The variables that name a collector, as OpenTelemetry defines them.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// Sends spans to a collector from now on, if a variable names one. The library reads the other variables of
-/// OpenTelemetry, such as `OTEL_TRACES_SAMPLER`.
+/// What sends spans to a collector, if a variable names one.
 ///
 /// # Errors
 /// Returns an error if the endpoint is no URL.
-pub(super) fn start() -> Result<Option<SdkTracerProvider>> {
+pub(super) fn exporter() -> Result<Option<SpanExporter>> {
     if ENDPOINTS.iter().all(|name| std::env::var_os(name).is_none()) {
         return Ok(None);
     }
@@ -24,13 +23,19 @@ pub(super) fn start() -> Result<Option<SdkTracerProvider>> {
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
         .build()
         .context(ENDPOINTS[1])?;
+    Ok(Some(exporter))
+}
+
+/// Sends spans from now on. The library reads the other variables of OpenTelemetry, such as `OTEL_TRACES_SAMPLER`.
+pub(super) fn start(exporter: Option<SpanExporter>) -> Option<SdkTracerProvider> {
+    let exporter = exporter?;
     let name = std::env::var("OTEL_SERVICE_NAME").unwrap_or_else(|_| "tidegate".to_owned());
     let resource = Resource::builder().with_service_name(name).build();
     let provider =
         SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
     global::set_tracer_provider(provider.clone());
     global::set_text_map_propagator(TraceContextPropagator::new());
-    Ok(Some(provider))
+    Some(provider)
 }
 
 /// Sends the spans that are left.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tidegate::store::{RedisClientFiles, RedisTls};
 
 /// The files of a Redis over TLS, the same for every command.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct RedisFiles {
     /// Trust a Redis at rediss://… whose certificate a CA in this PEM file has signed, instead of the system's CAs
     #[arg(long, value_name = "FILE", requires = "redis")]

@@ -1,23 +1,23 @@
 //! `tidegate serve`
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+mod prepared;
+
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::builder::RangedU64ValueParser;
-use tidegate::gate::{Micros, Policies};
-use tidegate::http::{Access, Tokens};
-use tidegate::serve::{Bounds, Files, Reload, Service, Tls, Watch, accepts, serve};
-use tidegate::store::{RedisOptions, Store};
-use tokio::net::{TcpListener, lookup_host};
+use anyhow::{Context, Result};
+use tidegate::serve::{Bounds, Reload, Service, Watch, serve};
+use tidegate::store::Store;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use super::log::{self, LogFormat, LogLevel};
+use super::values::{Size, size, whole};
 use super::{PolicyFile, RedisFiles, say};
+pub(super) use prepared::prepare;
+use prepared::{Prepared, beside, lock};
 
 /// Serve the decision API over HTTP
 #[derive(clap::Args)]
@@ -61,6 +61,7 @@ Examples:
   tidegate serve --config tidegate.toml
   TIDEGATE_TOKEN=secret tidegate serve --listen 0.0.0.0:8080 --redis redis://127.0.0.1:6379
   TIDEGATE_TOKEN=secret tidegate serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem
+  tidegate serve --listen 127.0.0.1:8080 --listen '[::1]:8080'
   tidegate serve --redis rediss://redis.example.net:6379 --redis-ca ca.pem
   curl http://127.0.0.1:8080/v1/check -d '{\"policy\":\"login\",\"key\":\"user:42\"}'")]
 pub(crate) struct Arguments {
@@ -73,9 +74,10 @@ pub(crate) struct Arguments {
     /// `.revisions` after its name
     #[arg(long, value_name = "FILE")]
     revisions: Option<PathBuf>,
-    /// The address or name, and the port to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    listen: String,
+    /// The address or name, and the port to listen on. Several are several flags, texts with commas in the variable, and a list
+    /// in the file
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', default_value = "127.0.0.1:8080")]
+    listen: Vec<String>,
     /// Serve over TLS with this certificate: a PEM file, with the certificates between it and the CA
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -87,19 +89,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides
-    #[arg(long, value_name = "MS", requires = "redis", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, value_name = "MS", requires = "redis", default_value_t = 250, value_parser = whole::<u64>(1..=60_000))]
     redis_deadline: u64,
     /// How far the clocks of Redis and all hosts may differ, in ms; states are kept this much longer
-    #[arg(long, value_name = "MS", requires = "redis", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
+    #[arg(long, value_name = "MS", requires = "redis", default_value_t = 10_000, value_parser = whole::<u64>(0..=86_400_000))]
     redis_max_skew: u64,
     #[command(flatten)]
     redis_files: RedisFiles,
     /// How much memory the states may take, in bytes or with a unit: KiB, MiB or GiB. The policies share
     /// it in equal parts. A full part learns no new keys: for them the policy's `on_error` decides
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, conflicts_with = "redis")]
-    max_memory: usize,
+    max_memory: Size,
     /// How many connections may be open at a time; further ones wait
-    #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = whole::<usize>(1..=1_000_000))]
     max_connections: usize,
     /// The bearer token of callers that ask for decisions
     #[arg(long, value_name = "TOKEN", hide_env_values = true)]
@@ -125,42 +127,21 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     log::start(arguments.log_format, arguments.log_level);
-    #[cfg(feature = "otel")]
-    let spans = super::otel::start()?;
     let mut reload = Reload::default();
     let mut stop = pin!(stopped(reload.clone())?); // before the server waits for anything
-    let (policies, files) = files(&arguments.policies, arguments.revisions)?;
-    if let Some((certificate, key)) = arguments.tls_cert.zip(arguments.tls_key) {
-        reload = reload.with_tls(Tls::read(certificate, key).context("--tls-cert, --tls-key")?);
-    }
-    let addresses = addresses(&arguments.listen).await?;
-    let tokens = Tokens { decisions: arguments.token, administration: arguments.admin_token };
-    let access = match Access::new(&policies, tokens)? {
-        // only this machine can reach the address
-        access if access.is_shut() && addresses.iter().all(|own| own.ip().is_loopback()) => {
-            Access::OPEN
-        }
-        access if access.is_shut() => bail!(
-            "--listen {}: other machines can reach this address, and no token is configured: set \
-             TIDEGATE_TOKEN, or auth = \"none\" in the policy file",
-            arguments.listen
-        ),
-        access => access,
+    let _lock = match arguments.admin_token {
+        Some(_) => lock(&arguments.revisions())?,
+        None => None, // nobody may change the policies
     };
-    let options = RedisOptions {
-        deadline: Duration::from_millis(arguments.redis_deadline),
-        ttl_margin: Micros(arguments.redis_max_skew.saturating_mul(1_000)),
-        clock: Some(tidegate::clock::now),
-        tls: arguments.redis_files.tls(),
-        ..RedisOptions::default()
-    };
+    let prepared = prepare(&arguments).await?;
+    #[cfg(feature = "otel")]
+    let spans = super::otel::start(prepared.spans);
+    let Prepared { policies, files, tls, addresses, access, store, .. } = prepared;
     for policy in policies.all() {
         for warning in super::calendars::warnings(policy, tidegate::clock::now()) {
             warn!("policies.{}: {warning}", policy.name());
         }
     }
-    let redis = arguments.redis.as_deref();
-    let store = super::store(&policies, redis, options, arguments.max_memory)?;
     if let Store::Redis(redis) = &store {
         tokio::select! {
             () = &mut stop => return Ok(ExitCode::SUCCESS),
@@ -170,15 +151,20 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
             }
         }
     }
-    let listener = TcpListener::bind(&*addresses)
-        .await
-        .with_context(|| format!("--listen {}", arguments.listen))?;
-    let names: Vec<&str> = policies.all().iter().map(|policy| policy.name()).collect();
+    reload = tls.into_iter().fold(reload, Reload::with_tls);
     let scheme = if reload.has_tls() { "https" } else { "http" };
+    let (mut listeners, mut urls) = (Vec::new(), Vec::new());
+    for (listen, addresses) in addresses {
+        let bound = TcpListener::bind(&*addresses).await;
+        let listener = bound.with_context(|| format!("--listen {listen}"))?;
+        urls.push(format!("{scheme}://{}", listener.local_addr()?));
+        listeners.push(listener);
+    }
+    let names: Vec<&str> = policies.all().iter().map(|policy| policy.name()).collect();
     say(&format!(
-        "listening on {scheme}://{}, states in {}, policies {}, {}",
-        listener.local_addr()?,
-        redis.map_or("memory".to_owned(), super::without_password),
+        "listening on {}, states in {}, policies {}, {}",
+        urls.join(" and "),
+        arguments.redis.as_deref().map_or("memory".to_owned(), super::without_password),
         names.join(", "),
         files.tag()
     ))?;
@@ -186,47 +172,17 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut watch = Watch { server_timing: arguments.server_timing, ..Watch::default() };
     watch.log_secret = arguments.log_secret.unwrap_or(watch.log_secret);
     let service = Service { policies, files, store, access, bounds, watch, reload };
-    serve(service, listener, stop).await;
+    serve(service, listeners, stop).await;
     #[cfg(feature = "otel")]
     super::otel::stop(spans).await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the policy file and the revisions of it. Returns the policies in force.
-fn files(file: &PolicyFile, kept_in: Option<PathBuf>) -> Result<(Policies, Files)> {
-    let (_, text) = file.read()?;
-    let kept_in = kept_in.unwrap_or_else(|| beside(file.path()));
-    let revisions = kept_in.display().to_string();
-    let mut files = Files::new(text.clone()).kept_in(kept_in).with_context(|| revisions.clone())?;
-    if file.path().is_file() {
-        files = files.read_from(file.path().clone()); // a pipe cannot be read again
+impl Arguments {
+    /// Where the revisions of the policy file are kept.
+    fn revisions(&self) -> PathBuf {
+        self.revisions.clone().unwrap_or_else(|| beside(self.policies.path(), ".revisions"))
     }
-    let is_own = files.in_force() == text;
-    let shown = if is_own { file.path().display().to_string() } else { revisions };
-    let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
-    if let Err(reason) = accepts(&policies) {
-        bail!("{shown}: {reason}");
-    }
-    Ok((policies, files))
-}
-
-/// Where the revisions of a policy file are kept by default.
-fn beside(policies: &Path) -> PathBuf {
-    let mut path = policies.as_os_str().to_owned();
-    path.push(".revisions");
-    path.into()
-}
-
-/// The addresses of `--listen`, of which the server takes the first one that it can have.
-async fn addresses(listen: &str) -> Result<Vec<SocketAddr>> {
-    let expected = || {
-        format!("--listen {listen}: expected an address or a name, and a port, as localhost:8080")
-    };
-    let addresses: Vec<_> = lookup_host(listen).await.with_context(expected)?.collect();
-    if addresses.is_empty() {
-        bail!("{}", expected());
-    }
-    Ok(addresses)
 }
 
 /// Resolves at Ctrl-C, or at the signal that `kill` and service managers send. At a hangup the server reads its files again.
@@ -247,40 +203,4 @@ fn stopped(reload: Reload) -> Result<impl Future<Output = ()> + Send + 'static> 
         };
         info!("{name}: the server stops");
     })
-}
-
-/// Parses a size such as `512KiB`, `256MiB` or `1048576`.
-fn size(text: &str) -> Result<usize, String> {
-    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match text.strip_prefix(number) {
-        Some("") => Some(1),
-        Some("KiB") => Some(1 << 10),
-        Some("MiB") => Some(1 << 20),
-        Some("GiB") => Some(1_usize << 30),
-        _ => None,
-    };
-    let count = number.parse::<usize>().ok();
-    let size = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
-    size.ok_or_else(|| format!("expected a size such as 256MiB, found {text:?}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size;
-
-    #[test]
-    fn a_size_is_bytes_or_has_a_unit() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("1048576", 1 << 20),
-            ("3KiB", 3 << 10),
-            ("256MiB", 256 << 20),
-            ("17179869183GiB", 17_179_869_183 << 30),
-        ] {
-            assert_eq!(size(text), Ok(bytes));
-        }
-        for text in ["", "MiB", "1MB", "1 MiB", "1mib", "-1", "1.5GiB", "17179869184GiB", "1MiBs"] {
-            assert_eq!(size(text), Err(format!("expected a size such as 256MiB, found {text:?}")));
-        }
-    }
 }

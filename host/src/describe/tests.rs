@@ -82,3 +82,17 @@ fn what_is_stored_is_what_is_described() {
         }
     }
 }
+
+#[test]
+fn control_characters_of_a_policy_are_escaped_and_other_letters_are_not() {
+    let text = "
+      description = \"für \\u001b[31mÄnne\\nx: y\\u0007\\u009b 'q'\"
+      deny = [\"u\\u001b[0m\"]
+      limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }]
+      [overrides]
+      \"o\\u001b[0m\" = { capacity = 9 }";
+    let described = describe(&Policy::parse("api", text).unwrap());
+    let first = described.lines().next().unwrap();
+    assert_eq!(first, "api: für \\u{1b}[31mÄnne\\nx: y\\u{7}\\u{9b} 'q'");
+    assert!(described.chars().all(|char| char == '\n' || !char.is_control()), "{described:?}");
+}

@@ -4,8 +4,9 @@
 use std::fmt::{Display, Formatter};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_gate::Resolved;
-use tidegate_http::{Log, LogSecret, Origin, RevisionTag};
+use tidegate_gate::{Micros, Operation, Resolved};
+use tidegate_http::{Audited, Log, LogSecret, Origin, RevisionTag};
+use tracing::field::display;
 use tracing::{Level, enabled, info, warn};
 
 use crate::clock;
@@ -83,9 +84,27 @@ impl ServerLog {
         }
     }
 
-    /// Who changed what, and when. This line is written at every level of the log.
-    pub(super) fn audit(&self, what: &str) {
-        info!(target: AUDIT, "audit: {what}, at {} µs", clock::now().0);
+    /// Who changed the policies. This line is written at every level of the log, and so is the next one.
+    pub(super) fn audit(&self, change: &Audited<'_>) {
+        let Audited { what, key, until, by, .. } = *change;
+        let (policy, key) = key.map(|(policy, key)| (policy, display(Hash(key)))).unzip();
+        let until_us = until.map(|until| until.0);
+        info!(target: AUDIT, policy, key, until_us, by, "audit: policies: {what}");
+    }
+
+    /// A block or a reset of a key that the store has done.
+    pub(super) fn audit_key(&self, resolved: &Resolved, operation: &Operation) {
+        let (policy, key) = (resolved.policy().name(), self.hash(resolved));
+        match *operation {
+            Operation::Block(Micros(0)) => {
+                info!(target: AUDIT, policy, %key, "audit: a key was unblocked");
+            }
+            Operation::Block(Micros(for_us)) => {
+                info!(target: AUDIT, policy, %key, for_us, "audit: a key was blocked");
+            }
+            Operation::Reset(_) => info!(target: AUDIT, policy, %key, "audit: a key was reset"),
+            _ => {}
+        }
     }
 
     fn hash(&self, resolved: &Resolved) -> Hash {

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::http::request::Parts;
+use hyper::{Request, Version};
 use tidegate_gate::Verdict;
 use tidegate_http::{
     self as http, BodyError, Check, Counted, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
@@ -59,13 +59,28 @@ impl Server {
         peer: SocketAddr,
         request: Request<Incoming>,
     ) -> http::Response {
-        let began = Instant::now();
         let (parts, body) = request.into_parts();
-        if let Some(refusal) = head::refusal(&parts) {
-            return refusal;
+        let mut body = Some(body);
+        let answer = match head::refusal(&parts) {
+            Some(refusal) => refusal,
+            None => self.answer_to(peer, &parts, &mut body).await,
+        };
+        // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but clients such as curl 7.88 take that for an error
+        if let Some(rest) = body.filter(|_| parts.version == Version::HTTP_2) {
+            let _ = timeout(self.bounds.read_timeout, drain(rest)).await;
         }
+        answer
+    }
+
+    async fn answer_to(
+        &self,
+        peer: SocketAddr,
+        parts: &Parts,
+        body: &mut Option<Incoming>,
+    ) -> http::Response {
+        let began = Instant::now();
         let in_force = self.swap.at(clock::now(), |error| self.log.error(error)).await;
-        let mut exchange = self.exchange(peer, &parts, &in_force);
+        let mut exchange = self.exchange(peer, parts, &in_force);
         let spans = Spans::of(&parts.headers);
         let answer = self.drive(&mut exchange, body, &in_force, &spans).await;
         self.durations.add(began.elapsed());
@@ -92,11 +107,11 @@ impl Server {
     async fn drive(
         &self,
         exchange: &mut Exchange,
-        body: Incoming,
+        body: &mut Option<Incoming>,
         in_force: &InForce,
         spans: &Spans,
     ) -> http::Response {
-        let (mut body, mut took) = (Some(body), None);
+        let mut took = None;
         loop {
             match exchange.step() {
                 Step::Body | Step::Copy => exchange.body(self.read(body.take()).await, &mut random),
@@ -161,19 +176,18 @@ impl Server {
             if in_force.metrics.count(check, &outcome) {
                 self.limited().count(check, &outcome, now);
             }
-            self.sample(check, &outcome);
+            self.tell(check, &outcome);
             spans.end(began, check, &outcome);
             outcome
         };
         checks.iter().zip(answers).map(outcome).collect()
     }
 
-    /// Tells the log of a refusal.
-    fn sample(&self, check: &Check, outcome: &Outcome) {
-        if let Outcome::Decided(verdict) = outcome
-            && !verdict.decision.is_allowed()
-            && Counted::of(check, outcome).is_some()
-        {
+    /// Tells the log of a refusal, and of a change of a key.
+    fn tell(&self, check: &Check, outcome: &Outcome) {
+        let Outcome::Decided(verdict) = outcome else { return };
+        self.log.audit_key(check.resolved(), &check.operation());
+        if !verdict.decision.is_allowed() && Counted::of(check, outcome).is_some() {
             self.log.refusal(check.resolved(), verdict.decision.retry_after().0);
         }
     }
@@ -190,8 +204,8 @@ impl Server {
     }
 
     fn audit(&self, call: &http::PolicyCall) {
-        if let Some(what) = call.describe(&self.log.secret) {
-            self.log.audit(&what);
+        if let Some(change) = call.audited(&self.log.secret) {
+            self.log.audit(&change);
             log::in_force(&self.swap.in_force().tag, "the policies were changed");
         }
     }
@@ -213,6 +227,17 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
         }
     }
     if length <= MAX_BODY_BYTES { Ok(bytes) } else { Err(BodyError::TooLarge(length)) }
+}
+
+/// Reads a body that nobody needs.
+async fn drain(mut body: Incoming) {
+    let mut left = MAX_DRAINED_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 /// The value of the header `Server-Timing`.

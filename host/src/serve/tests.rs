@@ -2,11 +2,15 @@
 
 #![cfg(feature = "tls")]
 
+use std::convert::Infallible;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Context;
 
 use http_body_util::{BodyExt, Empty};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Frame};
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -44,7 +48,7 @@ async fn start(bounds: Bounds, reload: Reload) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let ended = tokio::spawn(serve(service, listener, async { drop(stopped.await) }));
+    let ended = tokio::spawn(serve(service, vec![listener], async { drop(stopped.await) }));
     Running { address, reload, stop, ended }
 }
 
@@ -119,6 +123,40 @@ async fn a_head_gets_the_length_of_the_body_and_no_body() {
         assert_eq!(answer.headers()["content-length"], length.as_str());
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(body.is_empty(), "{body:?}");
+    }
+    server.stop().await;
+}
+
+/// A body of zeros, of which this many bytes are not read yet.
+struct Zeros(Arc<AtomicUsize>);
+
+impl Body for Zeros {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let read = self.0.load(Ordering::Relaxed).min(65_536);
+        self.0.fetch_sub(read, Ordering::Relaxed);
+        Poll::Ready((read > 0).then(|| Ok(Frame::data(vec![0; read].into()))))
+    }
+}
+
+#[tokio::test]
+async fn an_early_answer_of_http_2_comes_after_the_body_was_read() {
+    let server = start(Bounds::default(), Reload::default()).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    for path in ["nothing", "healthz", "v1/keys/api/k"] {
+        let left = Arc::new(AtomicUsize::new(8 << 20)); // more than hyper reads ahead
+        let request = Request::post(format!("http://tidegate/{path}"));
+        let request = request.header("origin", "null").body(Zeros(Arc::clone(&left))).unwrap();
+        let answer = timeout(SOON, client.send_request(request)).await.unwrap().unwrap();
+        assert!(answer.status().is_client_error(), "{}", answer.status());
+        assert_eq!(left.load(Ordering::Relaxed), 0, "{path}");
     }
     server.stop().await;
 }

@@ -7,6 +7,7 @@ mod tests;
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
+use core::fmt::{Display, Formatter};
 
 use tidegate_gate::{
     BudgetConfig, MAX_QUANTITY, NamedLimit, OnError, Placement, Policies, Policy, Quoted, Request,
@@ -80,25 +81,55 @@ enum UnreadTo {
     Known(ChangeTo),
 }
 
+/// A change of the policies, for a log: without the file, and with a hash in place of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audited<'c> {
+    /// What was done.
+    pub what: &'static str,
+    /// Of an override, the policy and the hash of the key.
+    pub key: Option<(&'c str, u64)>,
+    /// When an override that was put ends.
+    pub until: Option<Timestamp>,
+    /// Who did it.
+    pub by: &'c str,
+}
+
+impl Display for Audited<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        let Self { what, key, until, by } = self;
+        write!(f, "policies: {what}")?;
+        if let Some((policy, key)) = key {
+            write!(f, ", policy {policy:?}, key {key:016x}")?;
+        }
+        if let Some(until) = until {
+            write!(f, ", until {} µs", until.0)?;
+        }
+        write!(f, ", by {by:?}")
+    }
+}
+
 impl PolicyCall {
-    /// Who changes what, for a log: without the file, and with a hash in place of the key. `None` if the call changes nothing.
+    /// Who changes what, for a log. `None` if the call changes nothing.
     #[must_use]
-    pub fn describe(&self, secret: &LogSecret) -> Option<String> {
+    pub fn audited(&self, secret: &LogSecret) -> Option<Audited<'_>> {
         let Self::Change(Change { by, to, .. }) = self else { return None };
-        let what = match to {
-            ChangeTo::File(_) => "another file was put in force".to_string(),
-            ChangeTo::Version(_) => "an earlier file was put in force".to_string(),
+        let (what, key, until) = match to {
+            ChangeTo::File(_) => ("another file was put in force", None, None),
+            ChangeTo::Version(_) => ("an earlier file was put in force", None, None),
             ChangeTo::Override { policy, key, fields } => {
-                let key = secret.hash(policy, key);
-                let until = fields.as_ref().and_then(|own| {
-                    let own = TimedOverride::new(policy, "-", "", own).ok()?;
-                    Some(alloc::format!("was put until {} µs", own.until.0))
-                });
-                let until = until.unwrap_or_else(|| "was deleted".to_string());
-                alloc::format!("the override of policy {policy:?}, key {key:016x} {until}")
+                let hash = secret.hash(policy, key);
+                let (what, until) = match fields {
+                    Some(own) => {
+                        let own = TimedOverride::new(policy, "-", "", own).ok();
+                        ("the override of a key was put", own.map(|own| own.until))
+                    }
+                    None => ("the override of a key was deleted", None),
+                };
+                (what, Some((policy.as_str(), hash)), until)
             }
         };
-        Some(alloc::format!("policies: {what}, by {by:?}"))
+        Some(Audited { what, key, until, by })
     }
 
     /// Writes the call for another process of the same server: the kind of the call, the version, the actor and the

@@ -64,7 +64,7 @@ pub(crate) fn tidegate(redis: Option<&str>) -> Result<String> {
         (Files::new(POLICIES.to_owned()), Bounds::default(), Watch::default());
     let reload = Reload::default();
     let service = Service { policies, files, store, access, bounds, watch, reload };
-    start(|listener| serve(service, listener, std::future::pending()))
+    start(|listener| serve(service, vec![listener], std::future::pending()))
 }
 
 /// Answers each request with this response, as soon as it has read the body.

@@ -386,7 +386,7 @@ fn a_log_says_who_changed_what_and_names_no_key() {
     let secret = crate::LogSecret::new(b"secret");
     let said = |to| {
         let change = Change { to, if_match: None, by: "bob \"x\"".to_string() };
-        PolicyCall::Change(change).describe(&secret).unwrap()
+        PolicyCall::Change(change).audited(&secret).unwrap().to_string()
     };
     let own = |fields: Option<&str>| ChangeTo::Override {
         policy: "api".into(),
@@ -394,13 +394,19 @@ fn a_log_says_who_changed_what_and_names_no_key() {
         fields: fields.map(Into::into),
     };
     let put = said(own(Some("{\"limit\":1,\"until_us\":5}")));
-    assert!(put.starts_with("policies: the override of policy \"api\", key "), "{put}");
-    assert!(put.ends_with(" was put until 5 µs, by \"bob \\\"x\\\"\""), "{put}");
+    assert!(
+        put.starts_with("policies: the override of a key was put, policy \"api\", key "),
+        "{put}"
+    );
+    assert!(put.ends_with(", until 5 µs, by \"bob \\\"x\\\"\""), "{put}");
     let deleted = said(own(None));
-    assert!(deleted.contains(" was deleted, by ") && !deleted.contains("user"), "{deleted}");
+    assert!(
+        deleted.contains(" was deleted, policy \"api\", key ") && !deleted.contains("user"),
+        "{deleted}"
+    );
     assert_eq!(
         said(ChangeTo::File(file(1))),
         "policies: another file was put in force, by \"bob \\\"x\\\"\""
     );
-    assert_eq!(PolicyCall::Overrides.describe(&secret), None);
+    assert_eq!(PolicyCall::Overrides.audited(&secret), None);
 }
