@@ -20,6 +20,8 @@ pub struct Key {
     /// The time at which the last request was granted, or the last units were lent.
     granted_at: u64,
     retry_at: u64,
+    /// Whether foreign words were written.
+    is_foreign: bool,
     /// The leases of each limit, with the limit's place; empty once foreign words were written.
     leases: Vec<(usize, Leases)>,
 }
@@ -29,7 +31,7 @@ impl Key {
         let each = limits.iter().map(|each| Leases::of(each.limit.clone())).enumerate();
         let leases = each.filter_map(|(place, leases)| Some((place, leases?))).collect();
         let words = vec![0; limits.words()];
-        Self { limits, words, now: 0, granted_at: 0, retry_at: 0, leases }
+        Self { limits, words, now: 0, granted_at: 0, retry_at: 0, is_foreign: false, leases }
     }
 
     /// How many limits have leases, also after foreign words were written.
@@ -143,6 +145,11 @@ impl Key {
         if self.some_start_empty() || self.each().into_iter().any(never_ends) {
             return; // the state never expires
         }
+        // foreign words may say that more is used without a reservation than with it, which its end then shows
+        let holds = |limit: &Limit| matches!(limit, Limit::Holding(_));
+        if self.is_foreign && self.has(holds) {
+            return;
+        }
         // at the last timestamp a reservation is live that would end later
         let ends = |at: &u64| span < Micros::MAX && *at < u64::MAX;
         let Some(at) = now.0.checked_add(span.0).filter(ends) else { return };
@@ -170,6 +177,7 @@ impl Key {
             self.words = self.advanced(&self.words, self.newest());
         }
         if self.words != before {
+            self.is_foreign = true;
             self.leases.clear();
         }
     }

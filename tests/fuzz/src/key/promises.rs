@@ -126,7 +126,7 @@ impl Key {
         }
         let is_calendar = |limit: &Limit| limit.calendar().is_some();
         // the last window that is known does not end, and a foreign word may be a time that no span reaches
-        if retry_after == Micros::MAX && (self.has(is_calendar) || self.leases.is_empty()) {
+        if retry_after == Micros::MAX && (self.has(is_calendar) || self.is_foreign) {
             return;
         }
         let allowed = |time| {
