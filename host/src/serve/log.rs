@@ -94,17 +94,14 @@ impl ServerLog {
 
     /// A block or a reset of a key that the store has done.
     pub(super) fn audit_key(&self, resolved: &Resolved, operation: &Operation) {
+        let (what, for_us) = match *operation {
+            Operation::Block(Micros(0)) => ("unblocked", None),
+            Operation::Block(Micros(for_us)) => ("blocked", Some(for_us)),
+            Operation::Reset(_) => ("reset", None),
+            _ => return,
+        };
         let (policy, key) = (resolved.policy().name(), self.hash(resolved));
-        match *operation {
-            Operation::Block(Micros(0)) => {
-                info!(target: AUDIT, policy, %key, "audit: a key was unblocked");
-            }
-            Operation::Block(Micros(for_us)) => {
-                info!(target: AUDIT, policy, %key, for_us, "audit: a key was blocked");
-            }
-            Operation::Reset(_) => info!(target: AUDIT, policy, %key, "audit: a key was reset"),
-            _ => {}
-        }
+        info!(target: AUDIT, policy, %key, for_us, "audit: a key was {what}");
     }
 
     fn hash(&self, resolved: &Resolved) -> Hash {
