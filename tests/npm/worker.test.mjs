@@ -1,14 +1,16 @@
 // The Worker of the package: the template is deployed from the packed tarball, and other Workers ask it.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { cpSync, readFileSync } from "node:fs";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
 
 import { bundle, serve } from "./deployed.mjs";
 import { install } from "./installed.mjs";
 
 const folder = install();
+const tools = fileURLToPath(new URL("../../node_modules/.bin/", import.meta.url));
 const installed = join(folder, "node_modules/tidegate");
 const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 const [, copy] = /^(cp .*?)(?: +#.*)?$/m.exec(readme);
@@ -196,6 +198,37 @@ test("a binding needs no token for RPC, and requests by fetch need theirs", asyn
   assert.deepEqual(await shut.call("check", check), { thrown: detail });
   const open = await start({ policies: `auth = "none"\n${POLICIES}`, variables: {} });
   assert.equal((await open.call("check", check)).answer.allowed, true);
+});
+
+test("a Worker asks by `tidegate/remote`, through a service binding and over HTTP", async () => {
+  const file = join(folder, "remote-caller.js");
+  writeFileSync(file, `import { RemoteLimiter } from "tidegate/remote";
+    const limiters = {};
+    export default {
+      async fetch(request, { TIDEGATE, TIDEGATE_TOKEN: token }) {
+        const options = { policy: "tokens", token, deadline: "30s" };
+        const { url, calls } = await request.json();
+        const bound = (url, init) => TIDEGATE.fetch(url, init);
+        const limiter = limiters[url] ??= new RemoteLimiter(url ? { ...options, url } : { ...options, url: "https://tidegate", fetch: bound });
+        const ask = ([method, ...given]) => limiter[method](...given).catch(({ code, message }) => ({ code, message }));
+        return Response.json(await Promise.all(calls.map(ask)));
+      },
+    };`);
+  const bundled = join(folder, "remote-bundled.js");
+  execFileSync(join(tools, "esbuild"), [file, "--bundle", "--format=esm", "--conditions=workerd", `--outfile=${bundled}`], { cwd: folder });
+  const caller = { modules: [{ name: "main", file: bundled }], variables: { TIDEGATE_TOKEN: "secret" } };
+  const { caller: url, tidegate } = await start({ caller, policies: POLICIES });
+  for (const [given, key] of [[undefined, "bound"], [tidegate, "by HTTP"]]) {
+    const ask = async (...calls) => (await fetch(url, { method: "POST", body: JSON.stringify({ url: given, calls }) })).json();
+    const checks = await ask(["check", key, { cost: 20 }], ["check", key], ["check", key, { cost: 51 }]);
+    assert.deepEqual(checks.map(({ remaining, code }) => code ?? remaining), [30, 29, "COST_EXCEEDS_CAPACITY"]);
+    const [{ id, reserved }] = await ask(["reserve", key, { cost: 20 }]);
+    assert.equal(reserved, 20);
+    assert.equal((await ask(["commit", key, id, 5]))[0].remaining, 24);
+    const once = ["check", key, { cost: 4, idempotencyKey: `once ${key}` }];
+    assert.deepEqual((await ask(once, once)).map(({ remaining }) => remaining), [20, 20]);
+    assert.equal((await ask(["reset", key]))[0].code, "UNAUTHORIZED");
+  }
 });
 
 test("RPC reaches the API behind routes, which serve the API to nobody else", async () => {

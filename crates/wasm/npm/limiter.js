@@ -7,9 +7,10 @@ import {
 import { asError, caught, coded, define } from "./errors.js";
 import {
   admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, middlewareOptions, policyText, requestFacts,
-  requireCostAndTime, requireTime, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
+  requireCostAndTime, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
+import { spanUs } from "./span.js";
 import { Waiting } from "./waiting.js";
 
 /** @import * as declared from "./index.js" */

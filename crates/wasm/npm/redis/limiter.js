@@ -5,15 +5,18 @@ import { hasLease, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
 import { asError, caught, coded } from "../errors.js";
 import {
-  clock, held, known, policyText, requireText, requireUnits, requireWellFormed, requireWhole, spanUs, wrongType,
+  clock, held, known, policyText, requireText, requireUnits, requireWellFormed, requireWhole, wrongType,
 } from "../input.js";
-import { RedisGrant, answerOf, decisionOf, reservationOf } from "./answer.js";
+import { AsyncGrant } from "../grant.js";
+import { spanUs } from "../span.js";
+import { answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Carrier } from "./carrier.js";
 import { senderOf } from "./client.js";
 
 /** @import * as declared from "../redis.js" */
 /** @import { Call, FieldList } from "../call.js" */
-/** @import { Refund, Source } from "./answer.js" */
+/** @import { Refund } from "../grant.js" */
+/** @import { Source } from "./answer.js" */
 /** @typedef {(read: Call) => (native: Native) => number} Prepare checks what an operation is given, and then begins it: returns its token */
 /** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, make: (source: Source) => any }} Waiter */
 
@@ -171,11 +174,24 @@ export class RedisLimiter {
       cost = given;
       return (native) => native.request(cost, false, acquires, name, lease, signalPpm, draw);
     };
-    /** @type {Refund} */
-    const refund = (atUs, granted, units, now) => (
-      this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units))
-    );
-    return this.#ask(key, "request", request, fields, prepare, (source) => new RedisGrant(source, { limiter: this, key, cost, refund }));
+    /** @type {(source: Source) => AsyncGrant} */
+    const make = (source) => {
+      const { granted, lease, degraded } = source;
+      const answer = answerOf(source);
+      /** @type {Refund} */
+      const refund = (options) => {
+        const read = calls.callOptions("options", options, calls.ONLY_NOW);
+        const now = options?.now === undefined ? undefined : read.now;
+        return (left, units) => (
+          this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(answer.atUs, left, units))
+        );
+      };
+      const units = granted && degraded === undefined ? cost : 0;
+      // without an answer Redis may have written the lease nevertheless
+      const holds = lease !== undefined && (granted || degraded !== undefined);
+      return new AsyncGrant(answer, { limiter: this, key, units, holds, refund });
+    };
+    return this.#ask(key, "request", request, fields, prepare, make);
   }
 
   /**
@@ -265,20 +281,10 @@ function redisOptions(options) {
   return { name: policy, prefix, deadlineUs };
 }
 
-/**
- * Limits of a call are for a limiter in memory, which remembers them.
- *
- * @type {(fields: FieldList) => FieldList}
- */
-function withoutLimits(fields) {
-  const named = new Map(fields.named);
-  named.delete("limits");
-  return { ...fields, named, names: [...named.keys()] };
-}
-
+/** Limits of a call are for a limiter in memory, which remembers them. */
 const [CHECK, REQUEST, ACQUISITION, OPTIONS, RENEWAL, BUDGET, REPORT] = [
   calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
-].map(withoutLimits);
+].map((fields) => calls.changed(fields, ["limits"]));
 
 /** A key of more characters has more bytes than a key may have. */
 const MOST_KEY = 512;
