@@ -23,7 +23,8 @@ export class Batch {
   }
 
   /**
-   * The server's answer to a check, in JSON. Checks that begin before the next turn of the microtasks share a call.
+   * The server's answer to a check, in JSON. Checks that begin before the next turn of the microtasks share a call. So in a Worker no call
+   * belongs to two of its requests, of which one could end the other's.
    *
    * @type {(fields: Record<string, unknown>) => Promise<any>}
    */
