@@ -1,5 +1,6 @@
 // The tests compile this file and never run it. It says what the middleware must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
+import { RedisLimiter } from "tidegate/redis";
 import { RemoteLimiter } from "tidegate/remote";
 import { Limiter } from "tidegate/toml";
 import preferred, { rateLimit as express } from "tidegate/express";
@@ -36,8 +37,9 @@ expectTypeOf<Store>().toEqualTypeOf<{
   giveBack?(key: string, admission: Admission): Promise<void>;
 }>();
 expectTypeOf<KeyOf<[one: string]>>().toEqualTypeOf<(one: string) => string | number | undefined | Promise<string | number | undefined>>();
-expectTypeOf<AnyLimiter>().toEqualTypeOf<Limiter | RemoteLimiter>();
+expectTypeOf<AnyLimiter>().toEqualTypeOf<Limiter | RedisLimiter | RemoteLimiter>();
 expectTypeOf<Limiters>().toEqualTypeOf<AnyLimiter | readonly AnyLimiter[]>();
+koa(new RedisLimiter({ limits: [] }, { callBuffer: async () => 0 }));
 koa([limiter, new RemoteLimiter({ url: "https://limiter.example", policy: "api" })], { key: (context) => context.user });
 koa([limiter, limiter], { key: [undefined, (context) => context.user], store: [store, undefined] });
 const output: Term = { field: ["usage.output_tokens"], weight: 5, otherwise: 0 };

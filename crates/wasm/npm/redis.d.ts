@@ -282,6 +282,22 @@ export interface RedisLimiter extends AsyncLimiter<Options> {
   decide(key: string, request?: Request): Promise<Grant>;
   acquire(key: string, request?: Request): Promise<HeldGrant>;
   reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
+
+  /** Checks the options of middleware, as `prepare` of a `Limiter` does. */
+  prepare<T extends object>(options: T, among?: { isLast: boolean }): T;
+
+  /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
+  keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | memory.Admission;
+
+  /** Decides on a request as middleware does, as `admit` of a `Limiter` does. If Redis cannot be asked, the policy's `on_error` decides. */
+  admit(key: string, options?: { cost?: number; headers?: memory.OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<memory.Admission>;
+
+  /**
+   * Gives back what a request was granted: its units come back, and its lease or reservation is released.
+   *
+   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer
+   */
+  giveBack(key: string, admission: memory.Admission): Promise<void>;
 }
 
 export default RedisLimiter;

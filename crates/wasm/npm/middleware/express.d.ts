@@ -1,5 +1,5 @@
 /**
- * Middleware for Express. Its limiter comes from `tidegate/toml` or `tidegate/remote`.
+ * Middleware for Express. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/express
  */

@@ -1,5 +1,5 @@
 /**
- * Middleware for route handlers and the proxy of Next.js. Its limiter comes from `tidegate/toml` or `tidegate/remote`.
+ * Middleware for route handlers and the proxy of Next.js. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/next
  */
