@@ -228,6 +228,17 @@ for (const [what, answer] of Object.entries(HOSTILE)) {
   });
 }
 
+test("an answer of the server's own `on_error` names the lease and the reservation", async (t) => {
+  const url = await serve(t, createServer(json({ policy: "p", allowed: true, degraded: "the store is away" })));
+  const limiter = of(url);
+  const away = { allowed: true, degraded: "the store is away" };
+  assert.deepEqual(await limiter.check("a"), away);
+  const { lease, ...held } = { ...await limiter.acquire("a") };
+  assert.deepEqual([held, lease.length], [away, 32]);
+  assert.deepEqual(await limiter.reserve("a", { id: "mine" }), { ...away, id: "mine" });
+  await assert.rejects(limiter.reset("a"), { code: "UNAVAILABLE", message: "the store is away" });
+});
+
 test("decisions that are not those of a batch: none of it is granted", async (t) => {
   let answer;
   const url = await serve(t, createServer((_, response) => json(answer)(_, response)));

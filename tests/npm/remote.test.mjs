@@ -267,6 +267,9 @@ test("a call with an idempotency key is taken once, however often it is sent", a
   const { allowed, degraded } = await limiter.check("a", { cost: 10 });
   assert.deepEqual([allowed, degraded, lost.sent], [false, "server: the answer was lost", 17], "a check without one is never repeated");
   lost.sent++;
+  await assert.rejects(limiter.reset("b"), { code: "UNAVAILABLE" });
+  assert.equal(lost.sent, 19, "a second reset would forget what was taken after the first");
+  lost.sent++;
   assert.equal((await limiter.check("a", once("8e03, 978e"))).remaining, 80, "the first answer");
   lost.sent++;
   await assert.rejects(limiter.check("a", { cost: 11, idempotencyKey: "~!#" }), { code: "INVALID_REQUEST" });

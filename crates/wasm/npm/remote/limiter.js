@@ -120,14 +120,15 @@ export class RemoteLimiter {
   /** @type {declared.RemoteLimiter["reset"]} */
   async reset(key, options) {
     const { signal } = calls.callOptions("options", options, OPTIONS);
-    return certain(await this.#ask(signal, { method: "DELETE", path: this.#path(key), repeats: true }));
+    // never twice: a second one would forget what was taken after the first
+    return certain(await this.#ask(signal, { method: "DELETE", path: this.#path(key) }));
   }
 
   /** @type {declared.RemoteLimiter["block"]} */
   async block(key, span, options) {
     const { signal } = calls.callOptions("options", options, OPTIONS);
     const body = bodyOf({ for_us: spanUs("span", span) });
-    return certain(await this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body, repeats: true }));
+    return certain(await this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body }));
   }
 
   /** @type {declared.RemoteLimiter["prepare"]} */
@@ -192,14 +193,17 @@ export class RemoteLimiter {
   }
 
   /**
-   * The answer to a call. If nobody knows it, `onError` decides, and the answer has the caller's `own` fields: the name of the lease or
-   * the reservation.
+   * The answer to a call. If nobody knows it, `onError` or that of the policy decides, and the answer has the caller's `own` fields: the
+   * name of the lease or the reservation.
    *
    * @type {(signal: declared.Signal | undefined, begin: () => Promise<any>, own?: Body) => Promise<any>}
    */
   #settle(signal, begin, own = {}) {
-    const answer = async () => answerOf(await until(signal, begin), this.#policy);
-    return this.#counted(answer, (why) => ({ allowed: this.#passes, degraded: why, ...own }));
+    const answered = async () => {
+      const answer = answerOf(await until(signal, begin), this.#policy);
+      return answer.degraded === undefined ? answer : { ...answer, ...own };
+    };
+    return this.#counted(answered, (why) => ({ allowed: this.#passes, degraded: why, ...own }));
   }
 
   /**
