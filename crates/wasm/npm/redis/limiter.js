@@ -221,9 +221,7 @@ export class RedisLimiter {
       const refund = (options) => {
         const read = calls.callOptions("options", options, calls.ONLY_NOW);
         const now = options?.now === undefined ? undefined : read.now;
-        return (left, units) => (
-          this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(answer.atUs, left, units))
-        );
+        return (left, units) => this.#refundGrant(key, answer.atUs, left, units, now);
       };
       const units = granted && degraded === undefined ? cost : 0;
       // without an answer Redis may have written the lease nevertheless
