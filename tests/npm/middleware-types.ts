@@ -1,8 +1,10 @@
 // The tests compile this file and never run it. It says what the middleware must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
+import { RedisLimiter } from "tidegate/redis";
+import { RemoteLimiter } from "tidegate/remote";
 import { Limiter } from "tidegate/toml";
 import preferred, { rateLimit as express } from "tidegate/express";
-import type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "tidegate/express";
+import type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "tidegate/express";
 import fastify from "tidegate/fastify";
 import { MemoryStore, rateLimit as fetched } from "tidegate/fetch";
 import { rateLimit as hono } from "tidegate/hono";
@@ -35,7 +37,10 @@ expectTypeOf<Store>().toEqualTypeOf<{
   giveBack?(key: string, admission: Admission): Promise<void>;
 }>();
 expectTypeOf<KeyOf<[one: string]>>().toEqualTypeOf<(one: string) => string | number | undefined | Promise<string | number | undefined>>();
-expectTypeOf<Limiters>().toEqualTypeOf<Limiter | readonly Limiter[]>();
+expectTypeOf<AnyLimiter>().toEqualTypeOf<Limiter | RedisLimiter | RemoteLimiter>();
+expectTypeOf<Limiters>().toEqualTypeOf<AnyLimiter | readonly AnyLimiter[]>();
+koa(new RedisLimiter({ limits: [] }, { callBuffer: async () => 0 }));
+koa([limiter, new RemoteLimiter({ url: "https://limiter.example", policy: "api" })], { key: (context) => context.user });
 koa([limiter, limiter], { key: [undefined, (context) => context.user], store: [store, undefined] });
 const output: Term = { field: ["usage.output_tokens"], weight: 5, otherwise: 0 };
 koa(limiter, { actual: [10, output, { header: "x-used" }, { bytes: 4 }], countIf: { status: [401, "500-599"] }, ifUnknown: "seen" });

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
+import { startHost } from "./host.mjs";
 import { install, link, load } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
 
@@ -32,12 +33,13 @@ test("the tarball has exactly the files that are needed", () => {
     "dist/index.d.cts",
     ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), "dist/node.cjs", "dist/node.cjs.map", "dist/node.js", "dist/node.js.map",
     "dist/redis.d.cts", ...["node.cjs", "node.cjs.map", "node.js", "node.js.map"].map((name) => `dist/redis/${name}`),
+    "dist/remote.cjs", "dist/remote.cjs.map", "dist/remote.d.cts", "dist/remote.js", "dist/remote.js.map",
     "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
     "dist/toml.d.cts", "dist/toml/browser.cjs", "dist/toml/browser.cjs.map", "dist/toml/browser.js", "dist/toml/browser.js.map",
     "dist/toml/edge.js", "dist/toml/edge.js.map", "dist/toml/tidegate.wasm", "dist/toml/workerd.js", "dist/toml/workerd.js.map",
     "dist/worker/build/fields.js", "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm", ...scripts.map((name) => `dist/worker/${name}`),
     "dist/workerd.js", "dist/workerd.js.map",
-    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "redis.d.ts", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
+    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "redis.d.ts", "remote.d.ts", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
   ].sort());
 });
@@ -71,8 +73,9 @@ const readme = readFileSync(join(installed, "README.md"), "utf8");
 const ofRepository = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 const snippets = [...(readme + ofRepository).matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code);
 
-const redis = await startServer();
-after(() => redis.stop());
+const [redis, host] = await Promise.all([startServer(), startHost(readFileSync(new URL("../../policies.toml", import.meta.url), "utf8"))]);
+after(() => Promise.all([redis.stop(), host.stop()]));
+const places = { REDIS_URL: redis.path, TIDEGATE_URL: host.url, TIDEGATE_TOKEN: "secret" };
 
 test("the README has snippets", () => assert.ok(snippets.length >= 3));
 
@@ -82,7 +85,7 @@ for (const [index, code] of snippets.entries()) {
     assert.ok(promised.length > 0);
     const file = join(folder, `snippet-${index + 1}.js`);
     writeFileSync(file, code);
-    const printed = execFileSync(process.execPath, [file], { cwd: folder, encoding: "utf8", env: { ...process.env, REDIS_URL: redis.path } });
+    const printed = execFileSync(process.execPath, [file], { cwd: folder, encoding: "utf8", env: { ...process.env, ...places } });
     assert.deepEqual(printed.trimEnd().split("\n"), promised);
   });
 }
@@ -100,7 +103,7 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "redis-types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "redis-types.ts", "remote-types.ts", "worker-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));

@@ -1,12 +1,11 @@
 // Two processes of Node and a native host share one limit on one Redis. Two of them are killed; what all have granted is counted.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { after, test } from "node:test";
-import { fileURLToPath } from "node:url";
 
+import { startHost } from "./host.mjs";
 import { install, link } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
 
@@ -38,9 +37,6 @@ process.stdin.on("data", (bytes) => {
 `;
 writeFileSync(join(folder, "asker.mjs"), ASKER);
 
-const target = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL("../../target/", import.meta.url));
-const binary = join(target, "debug/tidegate");
-
 /** A process of Node that asks by this client. `ask` returns the answers to some requests; fewer once it is killed. */
 function startNode(kind) {
   const asker = spawn(process.execPath, ["asker.mjs", kind, redis.path], { cwd: folder, stdio: ["pipe", "pipe", "inherit"] });
@@ -66,23 +62,12 @@ function startNode(kind) {
 }
 
 /** A native host, which answers in the same way. */
-async function startHost() {
-  const options = ["--listen", "127.0.0.1:0", "--policies", "policies.toml", "--redis", `redis+unix://${redis.path}`, "--redis-deadline", "10000"];
-  const host = spawn(binary, ["serve", ...options], { cwd: folder, stdio: ["ignore", "pipe", "pipe"], env: { TIDEGATE_TOKEN: "secret" } });
-  process.on("exit", () => host.kill("SIGKILL"));
-  const address = await new Promise((resolve, reject) => {
-    host.on("exit", (code) => reject(new Error(`the host ended with ${code}`)));
-    for (const output of [host.stdout, host.stderr]) {
-      createInterface({ input: output }).on("line", (line) => {
-        const found = /127\.0\.0\.1:\d+/.exec(line);
-        if (found !== null) resolve(found[0]);
-      });
-    }
-  });
+async function askHost() {
+  const { url, host } = await startHost(POLICIES, { options: ["--redis", `redis+unix://${redis.path}`, "--redis-deadline", "10000"] });
   const body = JSON.stringify({ policy: "shared", key: "user:42" });
   const headers = { authorization: "Bearer secret", "content-type": "application/json" };
   const check = async () => {
-    const response = await fetch(`http://${address}/v1/check`, { method: "POST", headers, body });
+    const response = await fetch(`${url}/v1/check`, { method: "POST", headers, body });
     const { allowed, degraded } = await response.json();
     return degraded ? "?" : allowed ? "1" : "0";
   };
@@ -91,8 +76,7 @@ async function startHost() {
 }
 
 test("three processes share one limit, and the grants of all stay within it when two are killed", async () => {
-  assert.ok(existsSync(binary), `${binary} is missing: run \`cargo build -p tidegate\``);
-  const alive = { ioredis: startNode("ioredis"), redis: startNode("redis"), host: await startHost() };
+  const alive = { ioredis: startNode("ioredis"), redis: startNode("redis"), host: await askHost() };
   const granted = { ioredis: 0, redis: 0, host: 0 };
   const killed = { 30: "redis", 50: "host" };
   for (let round = 0, refused = 0; refused < AT_ONCE; round++) {

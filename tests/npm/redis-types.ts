@@ -2,6 +2,7 @@
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { expectTypeOf } from "expect-type";
+import { rateLimit } from "tidegate/express";
 import RedisDefault, { LimiterError, RedisLimiter, type Answer, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Reservation } from "tidegate/redis";
 
 const policy = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1m" }] } as const;
@@ -16,6 +17,8 @@ new RedisLimiter({ limits }, "redis://localhost");
 new RedisLimiter({ limits }, new Redis(), { maxBytes: 1 });
 // @ts-expect-error: limits of a call are for a limiter in memory
 limiter.check("a", { limits });
+
+rateLimit(limiter, { headers: "draft-7" });
 
 expectTypeOf(limiter.check("a", { cost: 1 })).toEqualTypeOf<Promise<Decision>>();
 expectTypeOf(limiter.peek("a")).toEqualTypeOf<Promise<Answer>>();

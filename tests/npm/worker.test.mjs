@@ -1,14 +1,16 @@
 // The Worker of the package: the template is deployed from the packed tarball, and other Workers ask it.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { cpSync, readFileSync } from "node:fs";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
 
 import { bundle, serve } from "./deployed.mjs";
 import { install } from "./installed.mjs";
 
 const folder = install();
+const tools = fileURLToPath(new URL("../../node_modules/.bin/", import.meta.url));
 const installed = join(folder, "node_modules/tidegate");
 const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 const [, copy] = /^(cp .*?)(?: +#.*)?$/m.exec(readme);
@@ -196,6 +198,32 @@ test("a binding needs no token for RPC, and requests by fetch need theirs", asyn
   assert.deepEqual(await shut.call("check", check), { thrown: detail });
   const open = await start({ policies: `auth = "none"\n${POLICIES}`, variables: {} });
   assert.equal((await open.call("check", check)).answer.allowed, true);
+});
+
+test("a Worker asks by `tidegate/remote`", async () => {
+  const file = join(folder, "remote-caller.js");
+  writeFileSync(file, `import { RemoteLimiter } from "tidegate/remote";
+    let limiter;
+    export default {
+      async fetch(request, { TIDEGATE, TIDEGATE_TOKEN: token }) {
+        limiter ??= new RemoteLimiter({ url: "https://tidegate", policy: "tokens", token, deadline: "30s", fetch: (url, init) => TIDEGATE.fetch(url, init) });
+        const ask = ([method, ...given]) => limiter[method](...given).catch(({ code, message }) => ({ code, message }));
+        return Response.json(await Promise.all((await request.json()).map(ask)));
+      },
+    };`);
+  const bundled = join(folder, "remote-bundled.js");
+  execFileSync(join(tools, "esbuild"), [file, "--bundle", "--format=esm", "--log-level=warning", `--outfile=${bundled}`], { cwd: folder });
+  const caller = { modules: [{ name: "main", file: bundled }], variables: { TIDEGATE_TOKEN: "secret" } };
+  const { caller: url } = await start({ caller, policies: POLICIES });
+  const ask = async (...calls) => (await fetch(url, { method: "POST", body: JSON.stringify(calls) })).json();
+  const checks = await ask(["check", "a/b", { cost: 20 }], ["check", "a/b"], ["check", "a/b", { cost: 51 }]);
+  assert.deepEqual(checks.map(({ remaining, code }) => code ?? remaining), [30, 29, "COST_EXCEEDS_CAPACITY"]);
+  const [{ id, reserved }] = await ask(["reserve", "a/b", { cost: 20 }]);
+  assert.equal(reserved, 20);
+  assert.equal((await ask(["commit", "a/b", id, 5]))[0].remaining, 24);
+  const once = ["check", "a/b", { cost: 4, idempotencyKey: "once" }];
+  assert.deepEqual((await ask(once, once)).map(({ remaining }) => remaining), [20, 20]);
+  assert.deepEqual((await ask(["peek", "a/b"], ["reset", "a/b"])).map(({ remaining, code }) => code ?? remaining), [20, "UNAUTHORIZED"]);
 });
 
 test("RPC reaches the API behind routes, which serve the API to nobody else", async () => {

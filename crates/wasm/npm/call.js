@@ -40,6 +40,8 @@ class Fields {
   id;
   /** @type {number | string | undefined} */
   timeToLive;
+  /** @type {string | undefined} */
+  idempotencyKey;
 }
 
 export const NO_FIELDS = new Fields();
@@ -171,7 +173,7 @@ const FIELDS = {
   draw: { ...QUANTITY, most: 0xffff_ffff },
 };
 /** @type {FieldRule} */
-const SIGNAL = { check: isSignal, code: "INVALID_REQUEST" };
+export const SIGNAL = { check: isSignal, code: "INVALID_REQUEST" };
 /** @type {FieldRule} */
 const JITTER = { check: isShare, code: "INVALID_REQUEST" };
 
@@ -197,6 +199,16 @@ export const BUDGET = fieldList({ wants: NEEDED, grantedAtUs: QUANTITY, left: QU
 export const REPORT = fieldList({ admitted: NEEDED, suppressed: NEEDED, offeredAtUs: QUANTITY, ...EVERY });
 /** The options of calls about all keys. */
 export const ONLY_NOW = fieldList({ now: NOW });
+
+/**
+ * A list without some fields, and with others.
+ *
+ * @type {(fields: FieldList, without: string[], others?: Record<string, FieldRule>) => FieldList}
+ */
+export function changed(fields, without, others = {}) {
+  const kept = [...fields.named].filter(([name]) => !without.includes(name));
+  return fieldList({ ...Object.fromEntries(kept), ...others });
+}
 
 /** @param {Record<string, FieldRule>} rules */
 function fieldList(rules) {

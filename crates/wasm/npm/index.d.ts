@@ -668,6 +668,7 @@ export type ErrorCode =
   | "TOO_MANY_WAITERS"
   | "NOT_INITIALIZED"
   | "UNAVAILABLE"
+  | "UNAUTHORIZED"
   | "FREED";
 
 /** Any error of this package. */

@@ -3,8 +3,7 @@
 // Only own properties are read, and no value is assigned to a property that a prototype could define, so
 // that properties which another library puts on `Object.prototype` change no decision. All properties are read
 // before WebAssembly is called, because a getter may call the limiter again.
-import { spanOf } from "#native";
-import { caught, coded } from "./errors.js";
+import { coded } from "./errors.js";
 
 /** @import { ErrorCode, Limit } from "./index.js" */
 /** @typedef {(path: string, message: string) => Error} Invalid */
@@ -130,21 +129,6 @@ export function reporterOptions(options) {
   requireText("options.limit", "INVALID_OPTION", limit);
   requireType("options.localCap", "INVALID_OPTION", localCap, "boolean");
   return { policy: `{"limits":[{"algorithm":"suppression","rate":${JSON.stringify(limit)}}]}`, localCap };
-}
-
-/**
- * A span of time in microseconds: a number of them, or a text such as `"1m30s"`.
- *
- * @type {(field: string, span: unknown) => number}
- */
-export function spanUs(field, span) {
-  if (typeof span === "string") {
-    requireText(field, "INVALID_REQUEST", span);
-    return caught(() => spanOf(field, span));
-  }
-  if (typeof span !== "number") throw wrongType(field, "INVALID_REQUEST", span, "a number or a string");
-  requireWhole(field, "INVALID_REQUEST", span, 0, Number.MAX_SAFE_INTEGER);
-  return span;
 }
 
 /**
@@ -368,7 +352,7 @@ function loneSurrogate(text) {
  *
  * @type {(text: string) => string}
  */
-function shortened(text) {
+export function shortened(text) {
   return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).toWellFormed()}…`;
 }
 

@@ -6,10 +6,12 @@ import {
 } from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
-  admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, middlewareOptions, policyText, requestFacts,
-  requireCostAndTime, requireTime, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
+  admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, policyText, requestFacts,
+  requireCostAndTime, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
+import { prepared } from "./prepared.js";
+import { spanUs } from "./span.js";
 import { Waiting } from "./waiting.js";
 
 /** @import * as declared from "./index.js" */
@@ -205,13 +207,7 @@ export class Limiter {
    * @returns {T}
    */
   prepare(options, among) {
-    const read = middlewareOptions(options, among);
-    const native = this.#forMiddleware();
-    caught(() => native.requireForm(read.headers ?? ""));
-    const { metering } = read;
-    const isMetered = metering !== undefined && (among === undefined || native.takesReservations());
-    read.metering = isMetered ? caught(() => native.metering(metering)) : undefined;
-    if (among?.isLast === false) caught(() => native.requireUndo(isMetered));
+    const read = prepared(this.#forMiddleware(), options, among);
     this.#readKeyHeaders();
     return /** @type {any} */ (read);
   }

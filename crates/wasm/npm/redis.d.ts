@@ -36,7 +36,7 @@ export interface RedisLimiterOptions {
   deadline?: memory.Span;
 }
 
-/** The options that every operation has. */
+/** The options that every operation on Redis has. */
 export interface Options {
   /** Microseconds since the Unix epoch, for a test. Default: `Date.now() * 1000`. */
   now?: number;
@@ -48,14 +48,17 @@ export type CheckOptions = Omit<memory.CheckOptions, "limits">;
 /** A request. Each limit reads the fields that it needs. */
 export type Request = Omit<memory.Request, "limits">;
 
+/** The fields that only a limiter with a clock and a policy of its own takes. */
+export type OfMemory = "now" | "limits" | "draw";
+
 /**
- * Redis could not be asked, so the policy's `on_error` has decided. Nobody knows the numbers of the key. A grant may have been
- * written to Redis nevertheless.
+ * Redis, or the server, could not be asked, so `on_error` has decided. Nobody knows the numbers of the key. A grant may have been
+ * stored nevertheless.
  */
 export interface Degraded {
-  /** Whether the policy has `on_error = "open"`, or is in shadow. */
+  /** Whether `on_error` lets requests pass, or the policy is in shadow. */
   readonly allowed: boolean;
-  /** Why Redis has not decided, for a log. */
+  /** Why nobody has decided, for a log. */
   readonly degraded: string;
   /** Absent. */
   readonly limit?: undefined;
@@ -69,7 +72,7 @@ export interface Degraded {
   readonly atUs?: undefined;
   /** Absent. */
   readonly limits?: undefined;
-  /** Absent: lists need no Redis. */
+  /** Absent: a limiter on Redis knows its lists, and a server says nothing. */
   readonly denied?: undefined;
   /** Absent. */
   readonly wouldAllow?: undefined;
@@ -89,7 +92,7 @@ export interface Degraded {
   readonly budget?: undefined;
 }
 
-/** What Redis has decided. */
+/** What Redis or the server has decided. */
 export interface Undegraded {
   /** Absent. */
   readonly degraded?: undefined;
@@ -127,33 +130,134 @@ export type Committed = (memory.Committed & Undegraded) | (Degraded & {
   readonly late?: undefined;
 });
 
-/** What can be done with a request that was decided. */
-export interface Granted {
+/** What can be done with a request that was decided. `Own` are the options that every operation of its limiter has. */
+export interface Granted<Own = Options> {
   /**
    * Gives units back, by default all that the request has taken and not given back, and returns how many these are. A refused request
    * has no units.
    *
    * @throws {ArgumentError} `INVALID_REQUEST` for more units than the request has taken and not given back
-   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer; the units then count as given back, because they may be
+   * @throws {LimiterError} `UNAVAILABLE` if nobody answers; the units then count as given back, because they may be
    */
-  refund(units?: number, options?: Options): Promise<number>;
+  refund(units?: number, options?: Own): Promise<number>;
   /** Renews the lease. */
-  renew(options?: Options & { count?: number }): Promise<HeldAnswer>;
+  renew(options?: Own & { count?: number }): Promise<HeldAnswer>;
   /**
    * Releases the lease, once, and returns whether it was live. Does nothing without a lease.
    *
-   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer; the lease can be released again, or ends with its time to live
+   * @throws {LimiterError} `UNAVAILABLE` if nobody answers; the lease can be released again, or ends with its time to live
    */
-  release(options?: Options): Promise<boolean>;
-  /** Releases the lease, for `await using`. Does nothing if Redis does not answer or the limiter has been closed. */
+  release(options?: Own): Promise<boolean>;
+  /** Releases the lease, for `await using`. Does nothing if nobody answers or the limiter has been closed. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /** A request that was decided. If it was granted, its units can come back, and its lease can be released. */
-export type Grant = Answer & Granted;
+export type Grant<Own = Options> = Answer & Granted<Own>;
 
 /** A grant of `acquire`, which names a lease even if it is refused. */
-export type HeldGrant = HeldAnswer & Granted;
+export type HeldGrant<Own = Options> = HeldAnswer & Granted<Own>;
+
+/**
+ * A limiter whose answers are promises: `RedisLimiter`, or `RemoteLimiter` of `tidegate/remote`. `Own` are the options that every
+ * operation has.
+ *
+ * The methods are those of `Limiter` in `tidegate`. What throws there rejects here. If nobody can be asked, `on_error` decides, and the
+ * answer has `degraded`.
+ */
+export interface AsyncLimiter<Own = object> {
+  /**
+   * Decides on a request by its cost, and takes the cost if the request is granted.
+   *
+   * @param key the key to count by: 1 to 512 bytes of UTF-8; an address after `ip:`
+   * @throws {ArgumentError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow)
+   * @throws {LimiterError} `NEEDS_LEASE` if a limit on the key holds leases
+   */
+  check(key: string, options?: Omit<memory.CheckOptions, OfMemory> & Own): Promise<Decision>;
+
+  /** Answers whether and when a request would pass, and changes nothing. The default cost is 0. */
+  peek(key: string, request?: Pick<memory.Request, "cost" | "class"> & Own): Promise<Answer>;
+
+  /** Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the request acquires a lease. */
+  decide(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<Grant<Own>>;
+
+  /**
+   * Acquires a lease, if the answer allows it.
+   *
+   * @param request the cost must be above 0
+   * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
+   */
+  acquire(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<HeldGrant<Own>>;
+
+  /**
+   * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
+   *
+   * @param options `count`: sets the number of the owner's connections; less than 2^32
+   */
+  renew(key: string, lease: string, options?: { count?: number } & Own): Promise<HeldAnswer>;
+
+  /** Releases a lease, or closes one connection of an owner. */
+  release(key: string, lease: string, options?: Own): Promise<HeldAnswer>;
+
+  /**
+   * Returns the `left` units of the last budget of the holder named `lease`, and then takes units out of the key's other limits, which
+   * the holder may spend without asking.
+   *
+   * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
+   */
+  budget(key: string, lease: string, wanted: Omit<memory.WantedBudget, OfMemory> & Own): Promise<HeldAnswer>;
+
+  /**
+   * Counts the load that a reporter was offered, and answers the `factor` for reporters to apply.
+   *
+   * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `suppression`
+   */
+  report(key: string, report: memory.Report & Own): Promise<Answer>;
+
+  /**
+   * Reserves units for a request whose true cost is known later. A call that is repeated with the same id takes nothing more.
+   *
+   * @throws {LimiterError} `INVALID_REQUEST` if the policy has no `reservations`
+   */
+  reserve(key: string, request?: Omit<memory.ReserveRequest, OfMemory> & Own): Promise<Reservation>;
+
+  /**
+   * Says what a reservation has really cost, once: a repeated call gets the same answer and changes nothing.
+   *
+   * @param actual the units that were used, which may exceed the estimate
+   */
+  commit(key: string, id: string, actual: number, options?: Own): Promise<Committed>;
+
+  /**
+   * Returns units that were not used.
+   *
+   * @param units at least 1
+   */
+  refund(key: string, units: number, options?: Own): Promise<Answer>;
+
+  /**
+   * Clears the state of the key. States that it shares with other keys by a `depth` stay.
+   *
+   * @throws {LimiterError} `UNAVAILABLE` if nobody answers
+   */
+  reset(key: string, options?: Own): Promise<memory.Answer>;
+
+  /**
+   * Refuses every request on the key for a time, in all processes.
+   *
+   * @param span the time; 0 ends the block, and so does `reset`
+   * @throws {LimiterError} `UNAVAILABLE` if nobody answers
+   */
+  block(key: string, span: memory.Span, options?: Own): Promise<memory.Answer>;
+
+  /** The number of operations that wait for their answer. */
+  readonly waiting: number;
+
+  /** Takes no more operations: a later one rejects with `FREED`. Resolves when all earlier ones are answered. */
+  close(): Promise<void>;
+  /** Closes the limiter, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
 
 /**
  * Limits many keys by one policy, together with all processes that use the same Redis, policy and prefix: of Node, and of the native
@@ -170,100 +274,30 @@ export class RedisLimiter {
    * @throws {ArgumentError} `INVALID_OPTION` for anything but a client; a client of a Cluster, or of Sentinel by `redis`, is none
    */
   constructor(policy: memory.Policy | memory.PolicyFile | string, client: IoRedis | NodeRedis, options?: RedisLimiterOptions);
+}
 
-  /**
-   * Decides on a request by its cost, and takes the cost if the request is granted.
-   *
-   * @param key the key to count by: 1 to 512 bytes of UTF-8; an address after `ip:`
-   * @throws {ArgumentError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow)
-   * @throws {LimiterError} `NEEDS_LEASE` if a limit on the key holds leases
-   */
+export interface RedisLimiter extends AsyncLimiter<Options> {
   check(key: string, options?: CheckOptions): Promise<Decision>;
-
-  /** Answers whether and when a request would pass, and changes nothing. The default cost is 0. */
   peek(key: string, request?: Request): Promise<Answer>;
-
-  /** Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the request acquires a lease. */
   decide(key: string, request?: Request): Promise<Grant>;
-
-  /**
-   * Acquires a lease, if the answer allows it.
-   *
-   * @param request the cost must be above 0
-   * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
-   */
   acquire(key: string, request?: Request): Promise<HeldGrant>;
-
-  /**
-   * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
-   *
-   * @param options `count`: sets the number of the owner's connections; less than 2^32
-   */
-  renew(key: string, lease: string, options?: Options & { count?: number }): Promise<HeldAnswer>;
-
-  /** Releases a lease, or closes one connection of an owner. */
-  release(key: string, lease: string, options?: Options): Promise<HeldAnswer>;
-
-  /**
-   * Returns the `left` units of the last budget of the holder named `lease`, and then takes units out of the key's other limits, which
-   * the holder may spend without asking.
-   *
-   * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
-   */
-  budget(key: string, lease: string, wanted: Omit<memory.WantedBudget, "limits">): Promise<HeldAnswer>;
-
-  /**
-   * Counts the load that a reporter was offered, and answers the `factor` for reporters to apply.
-   *
-   * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `suppression`
-   */
-  report(key: string, report: memory.Report & Options): Promise<Answer>;
-
-  /**
-   * Reserves units for a request whose true cost is known later. A call that is repeated with the same id takes nothing more.
-   *
-   * @throws {LimiterError} `INVALID_REQUEST` if the policy has no `reservations`
-   */
   reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
 
-  /**
-   * Says what a reservation has really cost, once: a repeated call gets the same answer and changes nothing.
-   *
-   * @param actual the units that were used, which may exceed the estimate
-   */
-  commit(key: string, id: string, actual: number, options?: Options): Promise<Committed>;
+  /** Checks the options of middleware, as `prepare` of a `Limiter` does. */
+  prepare<T extends object>(options: T, among?: { isLast: boolean }): T;
+
+  /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
+  keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | memory.Admission;
+
+  /** Decides on a request as middleware does, as `admit` of a `Limiter` does. If Redis cannot be asked, the policy's `on_error` decides. */
+  admit(key: string, options?: { cost?: number; headers?: memory.OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<memory.Admission>;
 
   /**
-   * Returns units that were not used.
-   *
-   * @param units at least 1
-   */
-  refund(key: string, units: number, options?: Options): Promise<Answer>;
-
-  /**
-   * Clears the state of the key. States that it shares with other keys by a `depth` stay.
+   * Gives back what a request was granted: its units come back, and its lease or reservation is released.
    *
    * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer
    */
-  reset(key: string, options?: Options): Promise<memory.Answer>;
-
-  /**
-   * Refuses every request on the key for a time, in all processes.
-   *
-   * @param span the time; 0 ends the block, and so does `reset`
-   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer
-   */
-  block(key: string, span: memory.Span, options?: Options): Promise<memory.Answer>;
-
-  /** The number of operations that wait for Redis. */
-  readonly waiting: number;
-
-  /**
-   * Takes no more operations: a later one rejects with `FREED`. Resolves when all earlier ones are answered. The client stays open.
-   */
-  close(): Promise<void>;
-  /** Closes the limiter, for `await using`. */
-  [Symbol.asyncDispose](): Promise<void>;
+  giveBack(key: string, admission: memory.Admission): Promise<void>;
 }
 
 export default RedisLimiter;

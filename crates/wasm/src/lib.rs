@@ -11,6 +11,8 @@ mod failure;
 #[cfg(feature = "middleware")]
 mod fields;
 mod limiter;
+#[cfg(feature = "middleware")]
+mod middleware;
 mod number;
 mod policy;
 #[cfg(feature = "redis")]

@@ -1,8 +1,6 @@
 //! The limiter of the npm package: a table and its policy.
 
 #[cfg(feature = "middleware")]
-mod metering;
-#[cfg(feature = "middleware")]
 mod middleware;
 mod operate;
 

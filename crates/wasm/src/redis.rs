@@ -3,6 +3,7 @@
 
 mod arguments;
 mod call;
+mod middleware;
 mod operate;
 mod reply;
 
@@ -10,8 +11,8 @@ use std::sync::Arc;
 
 use slab::Slab;
 use tidegate_gate::{
-    AskError, Asked, InvalidKey, Limits, Micros, NamedLimit, OnError, Operation, Policy, Resolved,
-    Softness, TableError, Timestamp, TransactionError, Verdict,
+    AskError, Asked, Gateway, InvalidKey, Limits, Micros, NamedLimit, OnError, Operation, Policy,
+    Resolved, Softness, TableError, Timestamp, TransactionError, Verdict,
 };
 use tidegate_tier::authority::{Failure as TierFailure, Options, Queued, Swap, SwapOutcome};
 use tidegate_tier::{Authority as Tier, outage};
@@ -25,6 +26,7 @@ use crate::answer::{self, Extras, NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::limiter::{parsed, quantity};
+use crate::middleware::Asking;
 use crate::number::{from_quantity, to_quantity};
 
 /// How many calls are under way at once: as many as the host has.
@@ -38,6 +40,8 @@ const MOST_DEADLINES: u64 = 16;
 #[derive(Debug)]
 pub struct Authority {
     policy: Arc<Policy>,
+    /// Where middleware finds keys.
+    gateway: Gateway,
     /// The prefix of every name in Redis.
     prefix: String,
     tier: Tier<usize, String>,
@@ -63,6 +67,8 @@ struct Waiting {
     asked: Option<Asked>,
     operation: Operation,
     is_timed: bool,
+    /// The request of middleware that asks for it.
+    asking: Option<Box<Asking>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +78,8 @@ struct Said {
     /// Why Redis has not decided.
     degraded: Option<String>,
     failure: Option<Failure>,
+    /// What becomes of a request of middleware: the fields of [`Next::Done`](crate::middleware::Next::Done).
+    served: String,
 }
 
 #[wasm_bindgen(js_class = NativeAuthority)]
@@ -89,7 +97,7 @@ impl Authority {
         prefix: String,
         deadline_us: f64,
     ) -> Result<Self, JsValue> {
-        let (policy, _) = parsed(text, written, name.as_deref())?;
+        let (policy, gateway) = parsed(text, written, name.as_deref())?;
         let deadline = Micros(quantity("options.deadline", "INVALID_OPTION", deadline_us)?);
         let mut chance = Chance::default();
         let seed = chance.number().ok_or(Failure::Ask(AskError::NoRandomness))?;
@@ -99,6 +107,7 @@ impl Authority {
         let options = Options { patience: deadline, most_wait, seed, outage, ..Options::default() };
         Ok(Self {
             policy,
+            gateway,
             prefix,
             tier: Tier::new(options),
             waiting: Slab::new(),
@@ -267,7 +276,10 @@ impl Authority {
     }
 
     fn say(&mut self, waiting: Waiting, answer: Result<Verdict, TierFailure<String>>) -> Said {
-        let Waiting { resolved, asked, operation, .. } = waiting;
+        let Waiting { resolved, asked, operation, asking, .. } = waiting;
+        if let Some(asking) = asking {
+            return Said { served: middleware::served(*asking, answer), ..Said::default() };
+        }
         let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
         let mut said = Said { lease, ..Said::default() };
         match answer {

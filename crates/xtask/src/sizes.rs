@@ -14,7 +14,7 @@ use crate::build;
 use crate::run::{output, root};
 
 /// What a user loads: the name of the entry, where it is loaded, and its files in `dist`.
-const LOADED: [(&str, &str, &[&str]); 8] = [
+const LOADED: [(&str, &str, &[&str]); 9] = [
     ("tidegate", "browsers", &["browser.js"]),
     ("tidegate", "Node, Deno, Bun", &["node.js"]),
     ("tidegate", "Workers", &["workerd.js", "tidegate.wasm"]),
@@ -22,6 +22,7 @@ const LOADED: [(&str, &str, &[&str]); 8] = [
     ("tidegate/toml", "browsers, Node, Deno, Bun", &["toml/browser.js"]),
     ("tidegate/toml", "Workers", &["toml/workerd.js", "toml/tidegate.wasm"]),
     ("tidegate/redis", "Node, Deno, Bun", &["redis/node.js"]),
+    ("tidegate/remote", "everywhere", &["remote.js"]),
     ("JavaScript alone", "", &["slim.js"]),
 ];
 

@@ -8,10 +8,11 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, extname, join } from "node:path";
 import { createInterface } from "node:readline";
-import { after, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
+import { startHost } from "../host.mjs";
 import { install } from "../installed.mjs";
 import { readVectors } from "../vectors.mjs";
 import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, NEXT_MIDDLEWARE, VITEST, WORKER, page } from "./projects.mjs";
@@ -58,6 +59,31 @@ for (const [name, ...command] of [
   const skip = !starts(command[0]) && `${command[0]} is not installed: not run`;
   test(name, { skip }, () => assert.equal(run(work, ...command), `${RESULT}\n`));
 }
+
+writeFileSync(join(work, "remote.mjs"), `import { RemoteLimiter } from "tidegate/remote";
+const limiter = new RemoteLimiter({ url: process.env.TIDEGATE_URL, policy: "p", token: "secret", deadline: "30s" });
+const answers = await Promise.all([1, 2, 3].map((cost) => limiter.check(process.env.USER_KEY, { cost })));
+const { degraded } = await new RemoteLimiter({ url: "http://127.0.0.1:1", policy: "p" }).check("a");
+console.log(answers.map(({ remaining }) => remaining).join(" "), typeof degraded);
+`);
+describe("a limiter that asks a server", () => {
+  let host;
+  before(async () => {
+    host = await startHost('[policies.p]\nlimits = [{ algorithm = "fixed_window", limit = 9, period = "36500d" }]\n');
+    cleanups.push(() => host.stop());
+  });
+  for (const [name, ...command] of [
+    ["Node", process.execPath, "remote.mjs"],
+    ["Deno", "deno", "run", "--allow-net", "--allow-env", "remote.mjs"],
+    ["Bun", "bun", "remote.mjs"],
+  ]) {
+    const skip = !starts(command[0]) && `${command[0]} is not installed: not run`;
+    test(name, { skip }, () => {
+      const env = { ...environment(), TIDEGATE_URL: host.url, USER_KEY: name };
+      assert.equal(execFileSync(command[0], command.slice(1), { cwd: work, env, encoding: "utf8" }), "8 6 3 string\n");
+    });
+  }
+});
 
 test("Jest", () => assert.match(run(project("Jest", JEST), "jest", "--silent"), new RegExp(`^Jest: ${RegExp.escape(RESULT)}$`, "m")));
 test("Vitest", () => assert.match(run(project("Vitest", VITEST), "vitest", "run"), new RegExp(`^Vitest: ${RegExp.escape(RESULT)}$`, "m")));
@@ -180,7 +206,9 @@ for (const [version, compiler, without] of [["4.9", "typescript-4.9", "bundler"]
         "dropin.ts": `import Store from "tidegate/express-rate-limit";
 import { RateLimiterMemory } from "tidegate/rate-limiter-flexible";
 import { InMemoryRateLimiter } from "tidegate/rolling-rate-limiter";
+import { RemoteLimiter } from "tidegate/remote";
 import { Ratelimit } from "tidegate/upstash";
+export const remote: Promise<boolean> = new RemoteLimiter({ url: "https://limiter.example", policy: "p" }).check("a").then(({ allowed }) => allowed);
 export const all = [new Store(), new RateLimiterMemory({ points: 1, duration: 1 }), new InMemoryRateLimiter({ interval: 1, maxInInterval: 1 }), Ratelimit];
 `,
         "slim.ts": 'import Preferred, { Limiter, init } from "tidegate/slim";\ninit(new Uint8Array());\nnew Preferred({ limits: [] }) satisfies Limiter;\n',

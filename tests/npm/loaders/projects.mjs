@@ -131,7 +131,7 @@ export default { fetch() { return new Response(run(module)); } };`,
 /** The page for all bundles, and for the package without any bundler, whose scripts are in the folder `unpacked`. */
 export const page = (bundles, unpacked) => `<!doctype html><html><body><script type="importmap">
 ${JSON.stringify({ imports: {
-  tidegate: `${unpacked}browser.js`, "tidegate/slim": `${unpacked}slim.js`, "tidegate/toml": `${unpacked}toml/browser.js`,
+  tidegate: `${unpacked}browser.js`, "tidegate/remote": `${unpacked}remote.js`, "tidegate/slim": `${unpacked}slim.js`, "tidegate/toml": `${unpacked}toml/browser.js`,
 } })}</script>
 ${bundles.map((url) => `<script type="module" src="${url}"></script>`).join("\n")}
 <script type="module">${entry("no bundler").replaceAll('"./', '"/')}</script></body></html>`;

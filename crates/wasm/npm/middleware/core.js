@@ -4,7 +4,7 @@ import { LISTS, limitingTogether } from "./several.js";
 
 export { soon } from "./limiting.js";
 
-/** @import { Admission, Limiter, Limiters, MiddlewareOptions } from "./options.js" */
+/** @import { Admission, AnyLimiter, Limiters, MiddlewareOptions } from "./options.js" */
 /** @import { Facts, Said } from "./limiting.js" */
 /** @typedef {(name: string, value: string) => void} AddHeader */
 
@@ -18,7 +18,7 @@ export { soon } from "./limiting.js";
  * @returns {(...request: any[]) => Promise<Said>}
  */
 export function limiting(limiters, options = {}, facts) {
-  const decide = Array.isArray(limiters) ? limitingTogether(limiters, options, facts) : limitingAlone(/** @type {Limiter} */ (limiters), options, facts);
+  const decide = Array.isArray(limiters) ? limitingTogether(limiters, options, facts) : limitingAlone(/** @type {AnyLimiter} */ (limiters), options, facts);
   return async (...request) => {
     try {
       return await decide(...request);
@@ -28,7 +28,7 @@ export function limiting(limiters, options = {}, facts) {
   };
 }
 
-/** @type {(limiter: Limiter, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => (...request: any[]) => Promise<Said>} */
+/** @type {(limiter: AnyLimiter, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => (...request: any[]) => Promise<Said>} */
 function limitingAlone(limiter, options, facts) {
   const one = new Limiting(limiter, options, facts);
   return async (...request) => {

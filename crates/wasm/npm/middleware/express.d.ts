@@ -1,12 +1,12 @@
 /**
- * Middleware for Express. Its limiter comes from `tidegate/toml`.
+ * Middleware for Express. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/express
  */
 
 import type { Limiters, MiddlewareOptions } from "./options.js";
 
-export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Express, and for other servers that call `(request, response, next)`. */
 export function rateLimit(

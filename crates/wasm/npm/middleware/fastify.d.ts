@@ -1,12 +1,12 @@
 /**
- * Middleware for Fastify. Its limiter comes from `tidegate/toml`.
+ * Middleware for Fastify. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/fastify
  */
 
 import type { Limiters, MiddlewareOptions } from "./options.js";
 
-export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read. */
 export function rateLimit(

@@ -1,12 +1,12 @@
 /**
- * Middleware for handlers that take a `Request` and return a `Response`. Its limiter comes from `tidegate/toml`.
+ * Middleware for handlers that take a `Request` and return a `Response`. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/fetch
  */
 
 import type { Limiter, Limiters, MiddlewareOptions, Store } from "./options.js";
 
-export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are

@@ -1,7 +1,7 @@
 // A limiter and what its middleware asks it.
 import { MemoryStore } from "./store.js";
 
-/** @import { Admission, KeyOf, Limiter, MiddlewareOptions, Store } from "./options.js" */
+/** @import { Admission, AnyLimiter, KeyOf, MiddlewareOptions, Store } from "./options.js" */
 /** @typedef {{ header: (name: string) => string | undefined, query: string, ip?: string }} Facts */
 /** @typedef {0 | 1 | 2} End 0 if a response came whole, 1 if it broke off, 2 if there was none */
 /** @typedef {{ answered: (status: number, header: (name: string) => unknown) => boolean, push: (bytes: Uint8Array) => void, finish: (end: End) => number, free: () => void }} Meter */
@@ -20,13 +20,13 @@ export class Limiting {
   #metering;
 
   /**
-   * @param {Limiter} limiter
+   * @param {AnyLimiter} limiter
    * @param {MiddlewareOptions} options
    * @param {(...request: any[]) => Facts} facts
    * @param {{ isLast: boolean }} [among] whether it is the last of several
    */
   constructor(limiter, options, facts, among) {
-    if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter of \`tidegate/toml\`, found ${limiter === null ? "null" : typeof limiter}`);
+    if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter of \`tidegate/toml\`, a RedisLimiter or a RemoteLimiter, found ${limiter === null ? "null" : typeof limiter}`);
     this.#limiter = limiter;
     this.#options = /** @type {MiddlewareOptions & { key?: KeyOf, store?: Store, metering?: Metering }} */ (limiter.prepare(options, among));
     this.#store = this.#options.store ?? new MemoryStore(limiter);

@@ -1,4 +1,6 @@
 import type { Admission, Limiter, OlderHeaders } from "tidegate";
+import type { RedisLimiter } from "tidegate/redis";
+import type { RemoteLimiter } from "tidegate/remote";
 
 /** The options of a middleware. `Request` are the arguments with which the framework calls it. */
 export interface MiddlewareOptions<Request extends unknown[] = any[]> {
@@ -38,8 +40,11 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
 export type KeyOf<Request extends unknown[] = any[]> =
   (...request: Request) => string | number | undefined | Promise<string | number | undefined>;
 
+/** A limiter that middleware can ask: that of `tidegate/toml`, of `tidegate/redis`, or of `tidegate/remote`. */
+export type AnyLimiter = Limiter | RedisLimiter | RemoteLimiter;
+
 /** A limiter; or 2 to 8 of them, which are asked one after another, all or nothing. */
-export type Limiters = Limiter | readonly Limiter[];
+export type Limiters = AnyLimiter | readonly AnyLimiter[];
 
 /** A place where the states of keys are kept. */
 export interface Store {

@@ -2,7 +2,7 @@
 // what they granted.
 import { Limiting } from "./limiting.js";
 
-/** @import { Admission, Limiter, MiddlewareOptions } from "./options.js" */
+/** @import { Admission, AnyLimiter, MiddlewareOptions } from "./options.js" */
 /** @import { Facts, Held, Said } from "./limiting.js" */
 
 /** The most limiters of a middleware. */
@@ -14,7 +14,7 @@ export const LISTS = ["ratelimit", "ratelimit-policy"];
 /**
  * Returns a function that decides on a request.
  *
- * @type {(limiters: Limiter[], options: MiddlewareOptions, facts: (...request: any[]) => Facts) => (...request: any[]) => Promise<Said>}
+ * @type {(limiters: AnyLimiter[], options: MiddlewareOptions, facts: (...request: any[]) => Facts) => (...request: any[]) => Promise<Said>}
  */
 export function limitingTogether(limiters, options, facts) {
   if (typeof options !== "object" || options === null) throw new TypeError(`\`options\`: expected an object, found ${options === null ? "null" : typeof options}`);
@@ -64,7 +64,7 @@ export function limitingTogether(limiters, options, facts) {
 /**
  * An option of each limiter, out of a list.
  *
- * @type {(name: "key" | "store", options: MiddlewareOptions, limiters: Limiter[]) => any[]}
+ * @type {(name: "key" | "store", options: MiddlewareOptions, limiters: AnyLimiter[]) => any[]}
  */
 function perLimiter(name, options, limiters) {
   /** @type {any} */

@@ -1,8 +1,8 @@
-/** The states of a limiter in the memory of this process, behind the calls that every store has. */
+/** The states of a limiter, behind the calls that every store has. */
 export class MemoryStore {
   #limiter;
 
-  /** @param {Pick<import("tidegate").Limiter, "admit" | "renew" | "release" | "commit" | "giveBack">} limiter */
+  /** @param {any} limiter a `Limiter`, or one whose calls return promises */
   constructor(limiter) {
     this.#limiter = limiter;
   }
@@ -18,21 +18,31 @@ export class MemoryStore {
    * @type {import("./options.js").Store["renew"]}
    */
   async renew(key, lease) {
-    return this.#limiter.renew(key, lease).live ?? false;
+    return certain(await this.#limiter.renew(key, lease)).live ?? false;
   }
 
   /** @type {import("./options.js").Store["release"]} */
   async release(key, lease) {
-    this.#limiter.release(key, lease);
+    certain(await this.#limiter.release(key, lease));
   }
 
   /** @type {NonNullable<import("./options.js").Store["commit"]>} */
   async commit(key, id, actual) {
-    this.#limiter.commit(key, id, actual);
+    certain(await this.#limiter.commit(key, id, actual));
   }
 
   /** @type {NonNullable<import("./options.js").Store["giveBack"]>} */
   async giveBack(key, admission) {
-    this.#limiter.giveBack(key, admission);
+    await this.#limiter.giveBack(key, admission);
   }
+}
+
+/**
+ * An answer of somebody who knows: a lease must not look lost because nobody answered.
+ *
+ * @type {(answer: any) => any}
+ */
+function certain(answer) {
+  if (answer.degraded !== undefined) throw new Error(answer.degraded);
+  return answer;
 }

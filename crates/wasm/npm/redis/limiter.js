@@ -1,21 +1,25 @@
 // A limiter whose states are in Redis. WebAssembly decides and writes the commands; this sends them, and hands the replies in.
 import { NativeAuthority as Native, longKey } from "#authority";
 import { moduleMemory, requireMemory } from "#native";
-import { hasLease, ruleOf } from "../answer.js";
+import { hasLease, readAdmission, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
 import { asError, caught, coded } from "../errors.js";
 import {
-  clock, held, known, policyText, requireText, requireUnits, requireWellFormed, requireWhole, spanUs, wrongType,
+  admissionOptions, clock, headerValue, held, known, policyText, requestFacts, requireText, requireUnits, requireWellFormed, requireWhole, wrongType,
 } from "../input.js";
-import { RedisGrant, answerOf, decisionOf, reservationOf } from "./answer.js";
+import { prepared } from "../prepared.js";
+import { AsyncGrant } from "../grant.js";
+import { spanUs } from "../span.js";
+import { answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Carrier } from "./carrier.js";
 import { senderOf } from "./client.js";
 
 /** @import * as declared from "../redis.js" */
 /** @import { Call, FieldList } from "../call.js" */
-/** @import { Refund, Source } from "./answer.js" */
+/** @import { Refund } from "../grant.js" */
+/** @import { Source } from "./answer.js" */
 /** @typedef {(read: Call) => (native: Native) => number} Prepare checks what an operation is given, and then begins it: returns its token */
-/** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, make: (source: Source) => any }} Waiter */
+/** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, read: () => any }} Waiter */
 
 export class RedisLimiter {
   /** @type {Native} */
@@ -38,6 +42,12 @@ export class RedisLimiter {
    * @type {Map<number, string[]>}
    */
   #names = new Map();
+  /**
+   * The names of the headers in which keys are found.
+   *
+   * @type {string[] | undefined}
+   */
+  #keyHeaders;
   /** @type {Promise<void> | undefined} */
   #closed;
   #onDrained = () => {};
@@ -146,6 +156,38 @@ export class RedisLimiter {
     });
   }
 
+  /** @type {declared.RedisLimiter["prepare"]} */
+  prepare(options, among) {
+    const native = this.#inUse();
+    const read = prepared(native, options, among);
+    this.#keyHeaders ??= caught(() => native.keyHeaders());
+    return /** @type {any} */ (read);
+  }
+
+  /** @type {declared.RedisLimiter["keyOf"]} */
+  keyOf(request) {
+    const { header, query, ip } = requestFacts(request);
+    const native = this.#inUse();
+    const names = (this.#keyHeaders ??= caught(() => native.keyHeaders()));
+    const values = names.map((name) => headerValue(name, header(name)));
+    return caught(() => native.keyOf(values, query, ip, clock())) ?? readAdmission(native.served());
+  }
+
+  /** @type {declared.RedisLimiter["admit"]} */
+  async admit(key, options = {}) {
+    const { cost, headers = "", reserves = false, isOneOfSeveral = false } = admissionOptions(options);
+    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+    requireWellFormed("key", "INVALID_KEY", key);
+    return this.#wait((native, at) => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock(), at), () => readAdmission(this.#native.served()));
+  }
+
+  /** @type {declared.RedisLimiter["giveBack"]} */
+  async giveBack(key, { grant, lease, reservation }) {
+    if (reservation !== undefined) return void certain(await this.commit(key, reservation.id, 0));
+    if (grant !== undefined) certain(await this.#refundGrant(key, grant.atUs, grant.units, grant.units));
+    if (lease !== undefined) certain(await this.release(key, lease.name));
+  }
+
   get waiting() {
     return this.#waiters.size;
   }
@@ -171,11 +213,22 @@ export class RedisLimiter {
       cost = given;
       return (native) => native.request(cost, false, acquires, name, lease, signalPpm, draw);
     };
-    /** @type {Refund} */
-    const refund = (atUs, granted, units, now) => (
-      this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units))
-    );
-    return this.#ask(key, "request", request, fields, prepare, (source) => new RedisGrant(source, { limiter: this, key, cost, refund }));
+    /** @type {(source: Source) => AsyncGrant} */
+    const make = (source) => {
+      const { granted, lease, degraded } = source;
+      const answer = answerOf(source);
+      /** @type {Refund} */
+      const refund = (options) => {
+        const read = calls.callOptions("options", options, calls.ONLY_NOW);
+        const now = options?.now === undefined ? undefined : read.now;
+        return (left, units) => this.#refundGrant(key, answer.atUs, left, units, now);
+      };
+      const units = granted && degraded === undefined ? cost : 0;
+      // without an answer Redis may have written the lease nevertheless
+      const holds = lease !== undefined && (granted || degraded !== undefined);
+      return new AsyncGrant(answer, { limiter: this, key, units, holds, refund });
+    };
+    return this.#ask(key, "request", request, fields, prepare, make);
   }
 
   /**
@@ -183,23 +236,42 @@ export class RedisLimiter {
    *
    * @type {(key: string, argument: string, given: any, fields: FieldList, prepare: Prepare, make?: (source: Source) => any) => Promise<any>}
    */
-  #ask(key, argument, given, fields, prepare, make = answerOf) {
+  async #ask(key, argument, given, fields, prepare, make = answerOf) {
+    const read = calls.callOptions(argument, given, fields);
+    const isTimed = given !== undefined && Object.hasOwn(given, "now") && given.now !== undefined;
+    const begin = prepare(read);
+    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+    if (key.length > MOST_KEY) throw asError(longKey(utf8.encode(key).length));
+    requireWellFormed("key", "INVALID_KEY", key);
+    return this.#wait((native, at) => {
+      native.begin(key, read.now, isTimed, at);
+      return begin(native);
+    }, () => make(this.#source()));
+  }
+
+  /**
+   * Begins an operation, and waits for its answer. `begin` returns its token; `undefined` if it needs no Redis.
+   *
+   * @type {(begin: (native: Native, at: number) => number | undefined, read: () => any) => Promise<any>}
+   */
+  #wait(begin, read) {
     return new Promise((resolve, reject) => { // what throws in here rejects
-      const read = calls.callOptions(argument, given, fields);
-      const isTimed = given !== undefined && Object.hasOwn(given, "now") && given.now !== undefined;
-      const begin = prepare(read);
-      if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
-      if (key.length > MOST_KEY) throw asError(longKey(utf8.encode(key).length));
-      requireWellFormed("key", "INVALID_KEY", key);
-      if (this.#closed !== undefined) throw coded("FREED", "the limiter has been closed");
-      const native = this.#native;
-      const token = caught(() => {
-        native.begin(key, read.now, isTimed, this.#carrier.at());
-        return begin(native);
-      });
-      this.#waiters.set(token, { resolve, reject, make });
+      const native = this.#inUse();
+      const token = caught(() => begin(native, this.#carrier.at()));
+      if (token === undefined) return resolve(read());
+      this.#waiters.set(token, { resolve, reject, read });
       this.#carrier.wake();
     });
+  }
+
+  /** @type {(key: string, atUs: number, granted: number, units: number, now?: number) => Promise<declared.Answer>} */
+  #refundGrant(key, atUs, granted, units, now) {
+    return this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units));
+  }
+
+  #inUse() {
+    if (this.#closed !== undefined) throw coded("FREED", "the limiter has been closed");
+    return this.#native;
   }
 
   /** Gives the answers to their callers. */
@@ -210,7 +282,7 @@ export class RedisLimiter {
       this.#waiters.delete(token);
       const failure = native.failure();
       if (failure !== undefined) waiter?.reject(asError(failure));
-      else waiter?.resolve(waiter.make(this.#source()));
+      else waiter?.resolve(waiter.read());
     }
     this.#endIfDrained();
   }
@@ -255,6 +327,15 @@ export class RedisLimiter {
   }
 }
 
+/**
+ * An answer that says what has happened.
+ *
+ * @type {(answer: { degraded?: string }) => void}
+ */
+function certain({ degraded }) {
+  if (degraded !== undefined) throw coded("UNAVAILABLE", degraded);
+}
+
 /** @type {(options: unknown) => { name?: string, prefix: string, deadlineUs: number }} */
 function redisOptions(options) {
   const { policy, prefix = "", deadline = "250ms" } = known("options", "INVALID_OPTION", options, ["policy", "prefix", "deadline"]);
@@ -265,20 +346,10 @@ function redisOptions(options) {
   return { name: policy, prefix, deadlineUs };
 }
 
-/**
- * Limits of a call are for a limiter in memory, which remembers them.
- *
- * @type {(fields: FieldList) => FieldList}
- */
-function withoutLimits(fields) {
-  const named = new Map(fields.named);
-  named.delete("limits");
-  return { ...fields, named, names: [...named.keys()] };
-}
-
+/** Limits of a call are for a limiter in memory, which remembers them. */
 const [CHECK, REQUEST, ACQUISITION, OPTIONS, RENEWAL, BUDGET, REPORT] = [
   calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
-].map(withoutLimits);
+].map((fields) => calls.changed(fields, ["limits"]));
 
 /** A key of more characters has more bytes than a key may have. */
 const MOST_KEY = 512;

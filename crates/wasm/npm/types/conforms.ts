@@ -6,12 +6,14 @@ import type * as flexible from "../dropin/rate-limiter-flexible.js";
 import type * as rolling from "../dropin/rolling-rate-limiter.js";
 import type * as upstash from "../dropin/upstash.js";
 import type * as redis from "../redis.js";
+import type * as remote from "../remote.js";
 import type * as slim from "../slim.js";
 
 import * as writtenErrors from "#written/errors";
 import * as writtenLimiter from "#written/limiter";
 import * as writtenReporter from "#written/reporter";
 import * as writtenRedis from "#written/redis/limiter";
+import * as writtenRemote from "#written/remote/limiter";
 import * as writtenSlim from "#written/entries/slim";
 import * as writtenExpressLimit from "#written/dropin/express-rate-limit";
 import * as writtenFlexible from "#written/dropin/rate-limiter-flexible";
@@ -32,6 +34,7 @@ type Made<C extends abstract new (...args: any) => object> =
 
 export const Limiter: Made<typeof declared.Limiter> = writtenLimiter.Limiter;
 export const RedisLimiter: Made<typeof redis.RedisLimiter> = writtenRedis.RedisLimiter;
+export const RemoteLimiter: Made<typeof remote.RemoteLimiter> = writtenRemote.RemoteLimiter;
 export const Reporter: Made<typeof declared.Reporter> = writtenReporter.Reporter;
 // only the package makes errors, so their declared constructors take nothing
 export const policyError = (error: writtenErrors.PolicyError): Omit<declared.PolicyError, "code"> => error;

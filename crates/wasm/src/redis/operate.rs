@@ -199,6 +199,6 @@ impl Authority {
 
     fn wait(&mut self, resolved: Resolved, asked: Option<Asked>, operation: Operation) -> usize {
         let Begun { now, is_timed, at, .. } = self.begun;
-        self.queue(Waiting { resolved, asked, operation, is_timed }, now, at)
+        self.queue(Waiting { resolved, asked, operation, is_timed, asking: None }, now, at)
     }
 }

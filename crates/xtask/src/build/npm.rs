@@ -15,6 +15,8 @@ use crate::run::{command, root, step, target};
 /// The most bytes that a browser loads, compressed. Limits in shadow and limits that warn are 2.4 KB of it, costs that are read from a
 /// response 4 KB.
 const LIMIT: usize = 220 * 1_024;
+/// The most bytes of the limiter that asks a server, compressed. It has no WebAssembly.
+const REMOTE_LIMIT: usize = 12 * 1_024;
 
 pub(super) fn build() -> Result<()> {
     let package = root().join("crates/wasm/npm");
@@ -38,12 +40,13 @@ pub(super) fn build() -> Result<()> {
         }
     }
     // `require` needs types of its own, which say the same
-    for types in ["index", "redis", "slim", "toml"] {
+    for types in ["index", "redis", "remote", "slim", "toml"] {
         fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
     }
     require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
     drop_in(&package, &dist)?;
     within("npm package in a browser, gzip", gzipped(&dist.join("browser.js"))?, LIMIT)?;
+    within("tidegate/remote, gzip", gzipped(&dist.join("remote.js"))?, REMOTE_LIMIT)?;
     copy_worker(&dist.join("worker"))
 }
 
@@ -79,9 +82,11 @@ pub(super) const VARIANTS: [(&str, &str, &[Script]); 3] = [
     ("redis", "toml,redis", &REDIS),
 ];
 /// The scripts before this one are not built with TOML.
-const TOML: usize = 4;
+const TOML: usize = 6;
 
-const SCRIPTS: [Script; 8] = [
+const SCRIPTS: [Script; 10] = [
+    Script { file: "remote.js", entry: "remote.js", options: ANY },
+    Script { file: "remote.cjs", entry: "remote.js", options: ANY },
     Script { file: "node.js", entry: "node.js", options: NODE },
     Script { file: "node.cjs", entry: "node.js", options: NODE },
     Script { file: "slim.js", entry: "slim.js", options: ANY },

@@ -22,7 +22,7 @@ pub struct NativeMetering(Arc<Metering>);
 pub struct NativeMeter(Meter);
 
 impl NativeMetering {
-    pub(super) fn of(text: &str, policy: &Policy) -> Result<Self, Failure> {
+    pub(crate) fn of(text: &str, policy: &Policy) -> Result<Self, Failure> {
         let metering = Metering::parse(text).map_err(|error| {
             let PolicyError { path, message, .. } = error;
             // as JavaScript writes the names

@@ -1,0 +1,89 @@
+/**
+ * Exact rate limiting by a server: the Cloudflare Worker, or `tidegate serve`.
+ *
+ * @module tidegate/remote
+ */
+
+import type * as memory from "tidegate";
+import type { Answer, AsyncLimiter, Decision, Grant, HeldGrant, OfMemory, Reservation } from "tidegate/redis";
+
+export type { ErrorCode, LimitAnswer, Signal, Span } from "tidegate";
+export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
+export type { Answer, AsyncLimiter, Committed, Decision, Degraded, Grant, Granted, HeldAnswer, HeldGrant, OfMemory, Reservation, Undegraded } from "tidegate/redis";
+
+/** The options of a limiter that asks a server. */
+export interface RemoteLimiterOptions {
+  /** The URL of the server, such as `"https://limiter.example"`. Paths of the API are added to it. */
+  url: string;
+  /** The name of the policy. The server has its limits. */
+  policy: string;
+  /** The token of the server: that for decisions, or for `reset` and `block` that for administration. Default: none. */
+  token?: string;
+  /** How long a call may take, from 1 ms to 1 h. Then `onError` decides. Default: `"1s"`. */
+  deadline?: memory.Span;
+  /** Whether requests pass if the server does not answer, or answers what is none of its API. Default: `"closed"`. */
+  onError?: "open" | "closed";
+  /** What sends a request, such as that of a service binding. Default: `globalThis.fetch`. */
+  fetch?: (url: string, init: any) => Promise<any>;
+}
+
+/** The options that every operation has. */
+export interface CallOptions {
+  /** Ends the wait for the answer, before the limiter's `deadline`. Then `onError` decides. */
+  signal?: memory.Signal;
+}
+
+/** The options of operations that the server can take once, however often they come. */
+export interface OnceOptions extends CallOptions {
+  /**
+   * Makes repeats of the operation known: 1 to 255 printable characters of ASCII, without quotes and backslashes, that nobody can guess.
+   * The policy must have `idempotency`. Such an operation shares no call, and is sent a second time if its answer was lost.
+   */
+  idempotencyKey?: string;
+}
+
+/** The options of `check`. */
+export type CheckOptions = Omit<memory.CheckOptions, OfMemory> & OnceOptions;
+
+/** A request. Each limit reads the fields that it needs. */
+export type Request = Omit<memory.Request, OfMemory> & OnceOptions;
+
+/** What is asked about a request whose true cost is known later. */
+export type ReserveRequest = Omit<memory.ReserveRequest, OfMemory> & OnceOptions;
+
+/**
+ * Limits many keys by one policy of a server, together with all that ask this server.
+ *
+ * The server decides at its own time. Checks that begin together share a call. If the server does not answer, `onError` decides, and the
+ * answer has `degraded`.
+ *
+ * A grant gives units back only if its request named a `cost`, and as the method `refund` does: a token bucket takes the units back up to
+ * its capacity.
+ */
+export class RemoteLimiter {
+  /** @throws {ArgumentError} `INVALID_OPTION`; no error shows the token or the URL */
+  constructor(options: RemoteLimiterOptions);
+}
+
+export interface RemoteLimiter extends AsyncLimiter<CallOptions> {
+  check(key: string, options?: CheckOptions): Promise<Decision>;
+  decide(key: string, request?: Request): Promise<Grant<CallOptions>>;
+  acquire(key: string, request?: Request): Promise<HeldGrant<CallOptions>>;
+  reserve(key: string, request?: ReserveRequest): Promise<Reservation>;
+  refund(key: string, units: number, options?: OnceOptions): Promise<Answer>;
+
+  /** Checks the options of middleware. Their `key` must be a function, because only the server has the policy. */
+  prepare<T extends object>(options: T, among?: { isLast: boolean }): T;
+
+  /** No key: the server refuses a request for which the function `key` finds none. */
+  keyOf(): string;
+
+  /**
+   * Decides on a request as middleware does, by `GET /v1/gate` of the server.
+   *
+   * @throws {LimiterError} `INVALID_REQUEST` under a policy with leases, which the call cannot hold
+   */
+  admit(key: string, options?: { cost?: number }): Promise<memory.Admission>;
+}
+
+export default RemoteLimiter;

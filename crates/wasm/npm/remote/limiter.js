@@ -1,0 +1,337 @@
+// A limiter whose decisions a server makes: the Worker, or `tidegate serve`. Checks what it is given, and sends it by the HTTP API.
+import * as calls from "../call.js";
+import { coded } from "../errors.js";
+import { AsyncGrant } from "../grant.js";
+import { held, requireUnits, requireWellFormed, wrongType } from "../input.js";
+import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
+import { answerOf, decisionOf, tookCost } from "./answer.js";
+import { Batch } from "./batch.js";
+import { remoteOptions } from "./options.js";
+import { Away, bodyOf, segment } from "./server.js";
+import { spanUs } from "./span.js";
+
+/** @import * as declared from "../remote.js" */
+/** @import { Call, FieldList, FieldRule } from "../call.js" */
+/** @import { Refund } from "../grant.js" */
+/** @import { Sent } from "./server.js" */
+/** @typedef {Record<string, unknown>} Body */
+
+export class RemoteLimiter {
+  #policy;
+  #passes;
+  #server;
+  #batch;
+  #waiting = 0;
+  /** @type {Promise<void> | undefined} */
+  #closed;
+  #onDrained = () => {};
+
+  /** @param {declared.RemoteLimiterOptions} options */
+  constructor(options) {
+    const { server, policy, passes } = remoteOptions(options);
+    this.#server = server;
+    this.#batch = new Batch(server);
+    this.#policy = policy;
+    this.#passes = passes;
+  }
+
+  /** @type {declared.RemoteLimiter["check"]} */
+  async check(key, options) {
+    const read = calls.callOptions("options", options, CHECK);
+    const answer = await this.#decide(key, read);
+    if (!Object.hasOwn(answer, "lease")) return decisionOf(answer);
+    if (answer.allowed) await this.release(key, answer.lease);
+    throw coded("NEEDS_LEASE", "the limits on this key hold leases: call `acquire` and `release` instead");
+  }
+
+  /** @type {declared.RemoteLimiter["decide"]} */
+  async decide(key, request) {
+    const read = calls.callOptions("request", request, REQUEST);
+    return this.#granted(key, read.cost, await this.#decide(key, read));
+  }
+
+  /** @type {declared.RemoteLimiter["peek"]} */
+  async peek(key, request) {
+    const { cost = 0, fields, signal } = calls.callOptions("request", request, PEEK);
+    const ofClass = fields.class === undefined ? "" : `&class=${encodeURIComponent(fields.class)}`;
+    return this.#ask(signal, { method: "GET", path: `${this.#path(key)}?cost=${cost}${ofClass}`, repeats: true });
+  }
+
+  /** @type {declared.RemoteLimiter["acquire"]} */
+  async acquire(key, request) {
+    const read = calls.callOptions("request", request, ACQUISITION);
+    const lease = read.fields.lease ?? unguessable(); // so that it can be released even if the answer is lost
+    const answer = await this.#post("/v1/leases", key, read, { ...wanted(read), lease }, { lease });
+    return this.#granted(key, read.cost, answer);
+  }
+
+  /** @type {declared.RemoteLimiter["renew"]} */
+  async renew(key, lease, options) {
+    const { fields, signal } = calls.callOptions("options", options, RENEWAL);
+    const body = bodyOf({ ...this.#place(key), count: fields.count });
+    return this.#ask(signal, { method: "PUT", path: `/v1/leases/${named("lease", lease)}`, body, repeats: true }, { lease });
+  }
+
+  /** @type {declared.RemoteLimiter["release"]} */
+  async release(key, lease, options) {
+    const { signal } = calls.callOptions("options", options, OPTIONS);
+    const { policy } = this.#place(key);
+    const path = `/v1/leases/${named("lease", lease)}?policy=${encodeURIComponent(policy)}&key=${encodeURIComponent(key)}`;
+    return this.#ask(signal, { method: "DELETE", path }, { lease }); // of an owner it closes one more connection each time
+  }
+
+  /** @type {declared.RemoteLimiter["budget"]} */
+  async budget(key, lease, wanted) {
+    const read = calls.callOptions("wanted", wanted, BUDGET);
+    const { wants, grantedAtUs: granted_at_us, left } = read.fields;
+    return this.#post("/v1/budget", key, read, { lease: held(lease), wants, granted_at_us, left }, { lease });
+  }
+
+  /** @type {declared.RemoteLimiter["report"]} */
+  async report(key, report) {
+    const read = calls.callOptions("report", report, REPORT);
+    const { admitted, suppressed, offeredAtUs: offered_at_us } = read.fields;
+    return this.#post("/v1/report", key, read, { admitted, suppressed, offered_at_us });
+  }
+
+  /** @type {declared.RemoteLimiter["reserve"]} */
+  async reserve(key, request) {
+    const read = calls.callOptions("request", request, RESERVATION);
+    const { timeToLive, id = unguessable() } = read.fields; // so that a repeat takes nothing more
+    const time_to_live_us = timeToLive === undefined ? undefined : spanUs("timeToLive", timeToLive);
+    return this.#post("/v1/reservations", key, read, { ...wanted(read), id, time_to_live_us }, { id }, true);
+  }
+
+  /** @type {declared.RemoteLimiter["commit"]} */
+  async commit(key, id, actual, options) {
+    const read = calls.callOptions("options", options, OPTIONS);
+    const path = `/v1/reservations/${named("id", id)}/commit`;
+    requireUnits("actual", actual, 0);
+    return this.#post(path, key, read, { actual }, { id }, true);
+  }
+
+  /** @type {declared.RemoteLimiter["refund"]} */
+  async refund(key, units, options) {
+    const read = calls.callOptions("options", options, REFUND);
+    requireUnits("units", units, 1);
+    return this.#post("/v1/refund", key, read, { units });
+  }
+
+  /** @type {declared.RemoteLimiter["reset"]} */
+  async reset(key, options) {
+    const { signal } = calls.callOptions("options", options, OPTIONS);
+    // never twice: a second one would forget what was taken after the first
+    return certain(await this.#ask(signal, { method: "DELETE", path: this.#path(key) }));
+  }
+
+  /** @type {declared.RemoteLimiter["block"]} */
+  async block(key, span, options) {
+    const { signal } = calls.callOptions("options", options, OPTIONS);
+    const body = bodyOf({ for_us: spanUs("span", span) });
+    return certain(await this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body }));
+  }
+
+  /** @type {declared.RemoteLimiter["prepare"]} */
+  prepare(options, among) {
+    return remoteMiddlewareOptions(options, among);
+  }
+
+  /** @type {declared.RemoteLimiter["keyOf"]} */
+  keyOf() {
+    return ""; // which is no key, so the server refuses the request
+  }
+
+  /** @type {declared.RemoteLimiter["admit"]} */
+  async admit(key, { cost } = {}) {
+    const query = `policy=${encodeURIComponent(this.#policy)}&key=${encodeURIComponent(key)}${cost === undefined ? "" : `&cost=${cost}`}`;
+    const begin = async () => {
+      const reply = await this.#server.send({ method: "GET", path: `/v1/gate?${query}` });
+      const admission = admissionOf(reply);
+      if (admission === undefined) throw this.#server.refusal(reply);
+      return admission;
+    };
+    return this.#counted(begin, () => unavailable(this.#passes));
+  }
+
+  get waiting() {
+    return this.#waiting;
+  }
+
+  /** @type {declared.RemoteLimiter["close"]} */
+  close() {
+    this.#closed ??= new Promise((resolve) => {
+      this.#onDrained = resolve;
+    });
+    if (this.#waiting === 0) this.#onDrained();
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    return this.close();
+  }
+
+  /**
+   * Decides on a request. Requests that begin together share a call, unless a repeat of theirs is to be known.
+   *
+   * @type {(key: string, read: Call) => Promise<any>}
+   */
+  #decide(key, read) {
+    const fields = { ...this.#place(key), ...wanted(read), lease: read.fields.lease };
+    if (read.fields.idempotencyKey !== undefined) return this.#post("/v1/check", key, read, fields);
+    return this.#settle(read.signal, () => this.#batch.ask(fields));
+  }
+
+  /** @type {(path: string, key: string, read: Call, fields: Body, own?: Body, repeats?: boolean) => Promise<any>} */
+  #post(path, key, { fields: { idempotencyKey }, signal }, fields, own, repeats = idempotencyKey !== undefined) {
+    const body = bodyOf({ ...this.#place(key), ...fields });
+    return this.#ask(signal, { method: "POST", path, body, idempotencyKey, repeats }, own);
+  }
+
+  /** @type {(signal: declared.Signal | undefined, sent: Sent, own?: Body) => Promise<any>} */
+  #ask(signal, sent, own) {
+    return this.#settle(signal, () => this.#server.ask(sent), own);
+  }
+
+  /**
+   * The answer to a call. If nobody knows it, `onError` or that of the policy decides, and the answer has the caller's `own` fields: the
+   * name of the lease or the reservation.
+   *
+   * @type {(signal: declared.Signal | undefined, begin: () => Promise<any>, own?: Body) => Promise<any>}
+   */
+  #settle(signal, begin, own = {}) {
+    const answered = async () => {
+      const answer = answerOf(await until(signal, begin), this.#policy);
+      return answer.degraded === undefined ? answer : { ...answer, ...own };
+    };
+    return this.#counted(answered, (why) => ({ allowed: this.#passes, degraded: why, ...own }));
+  }
+
+  /**
+   * What `begin` returns, or `otherwise` if nobody knows what the server has decided.
+   *
+   * @template T
+   * @param {() => Promise<T>} begin
+   * @param {(why: string) => T} otherwise
+   */
+  async #counted(begin, otherwise) {
+    if (this.#closed !== undefined) throw coded("FREED", "the limiter has been closed");
+    this.#waiting++;
+    try {
+      return await begin();
+    } catch (error) {
+      if (error instanceof Away) return otherwise(error.message);
+      throw error;
+    } finally {
+      this.#waiting--;
+      if (this.#waiting === 0) this.#onDrained();
+    }
+  }
+
+  /** @type {(key: string, cost: number | undefined, answer: any) => any} */
+  #granted(key, cost, answer) {
+    const hasTaken = tookCost(answer);
+    /** @type {Refund} */
+    const refund = (options) => {
+      const { signal } = calls.callOptions("options", options, OPTIONS);
+      if (hasTaken && cost === undefined) throw coded("INVALID_REQUEST", "`units`: expected a request that named its `cost`, found one without");
+      return (_, units) => this.refund(key, units, { signal });
+    };
+    // without an answer the server may hold the lease nevertheless
+    const holds = answer.lease !== undefined && (answer.allowed || answer.degraded !== undefined);
+    return new AsyncGrant(answer, { limiter: this, key, units: hasTaken ? cost ?? 0 : 0, holds, refund });
+  }
+
+  /**
+   * The policy and the key in a body.
+   *
+   * @type {(key: string) => { policy: string, key: string }}
+   */
+  #place(key) {
+    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+    requireWellFormed("key", "INVALID_KEY", key);
+    const bytes = utf8.encode(key).length;
+    if (bytes === 0 || bytes > MOST_KEY) throw coded("INVALID_KEY", `\`key\`: expected 1 to ${MOST_KEY} bytes, found ${bytes}`);
+    return { policy: this.#policy, key };
+  }
+
+  /** @type {(key: string) => string} */
+  #path(key) {
+    const { policy } = this.#place(key);
+    return `/v1/keys/${encodeURIComponent(policy)}/${segment("key", "INVALID_KEY", key)}`;
+  }
+}
+
+/**
+ * What a request wants, in the names of the API.
+ *
+ * @type {(read: Call) => Body}
+ */
+const wanted = ({ cost, fields }) => ({ cost, class: fields.class, signal_ppm: fields.signalPpm });
+
+/**
+ * A lease or a reservation in a path.
+ *
+ * @type {(field: string, name: any) => string}
+ */
+function named(field, name) {
+  if (held(name, field) === "") throw coded("INVALID_REQUEST", `\`${field}\`: expected 1 to 128 bytes, found 0`);
+  return segment(field, "INVALID_REQUEST", name);
+}
+
+/**
+ * An answer that says what has happened: a key must not look blocked when it is not.
+ *
+ * @type {(answer: any) => any}
+ */
+function certain(answer) {
+  if (answer.degraded !== undefined) throw coded("UNAVAILABLE", answer.degraded);
+  return answer;
+}
+
+/**
+ * What `begin` returns, unless the caller's signal ends the wait before.
+ *
+ * @template T
+ * @param {declared.Signal | undefined} signal
+ * @param {() => Promise<T>} begin
+ * @returns {Promise<T>}
+ */
+function until(signal, begin) {
+  if (signal === undefined) return begin();
+  return new Promise((resolve, reject) => {
+    const end = () => reject(new Away("the caller's signal has ended the call"));
+    if (signal.aborted) return end();
+    signal.addEventListener("abort", end);
+    begin().then(resolve, reject).finally(() => signal.removeEventListener("abort", end));
+  });
+}
+
+/** A name that nobody can guess. */
+const unguessable = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** @type {FieldRule} */
+const IDEMPOTENCY_KEY = {
+  code: "INVALID_REQUEST",
+  check(value, { name, code }) {
+    if (typeof value === "string" && /^[\x20\x21\x23-\x5b\x5d-\x7e]{1,255}$/.test(value)) return;
+    throw coded(code, `\`${name}\`: expected 1 to 255 printable characters of ASCII without quotes and backslashes, found another value`);
+  },
+};
+const [ENDS, ONCE] = [{ signal: calls.SIGNAL }, { signal: calls.SIGNAL, idempotencyKey: IDEMPOTENCY_KEY }];
+/** The server has a clock and limits of its own, and draws by itself. */
+const ITS_OWN = ["now", "limits", "draw"];
+
+const CHECK = calls.changed(calls.CHECK, ITS_OWN, ONCE);
+const REQUEST = calls.changed(calls.REQUEST, ITS_OWN, ONCE);
+const ACQUISITION = calls.changed(calls.ACQUISITION, ITS_OWN, ONCE);
+const RESERVATION = calls.changed(calls.RESERVATION, ITS_OWN, ONCE);
+const REFUND = calls.changed(calls.OPTIONS, ITS_OWN, ONCE);
+const PEEK = calls.changed(calls.REQUEST, [...ITS_OWN, "lease", "signalPpm"], ENDS);
+const [OPTIONS, RENEWAL, BUDGET, REPORT] = [calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT].map((fields) => (
+  calls.changed(fields, ITS_OWN, ENDS)
+));
+
+/** The most bytes of a key. One key of more would make the server refuse a batch. */
+const MOST_KEY = 512;
+
+const utf8 = new TextEncoder();

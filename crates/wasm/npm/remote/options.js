@@ -1,0 +1,45 @@
+// The options of a limiter that asks a server.
+import { coded } from "../errors.js";
+import { known, requireText, requireType, requireWhole } from "../input.js";
+import { Server } from "./server.js";
+import { spanUs } from "./span.js";
+
+/**
+ * The server, the policy, and whether requests pass while nobody decides.
+ *
+ * @type {(options: unknown) => { server: Server, policy: string, passes: boolean }}
+ */
+export function remoteOptions(options) {
+  const names = ["url", "policy", "token", "deadline", "onError", "fetch"];
+  const { url, policy, token, deadline = "1s", onError = "closed", fetch } = known("options", "INVALID_OPTION", options, names);
+  requireText("options.policy", "INVALID_OPTION", policy);
+  requireType("options.fetch", "INVALID_OPTION", fetch, "function", true);
+  if (onError !== "open" && onError !== "closed") throw coded("INVALID_OPTION", '`options.onError`: expected "open" or "closed", found another value');
+  const deadlineUs = spanUs("options.deadline", deadline);
+  requireWhole("options.deadline", "INVALID_OPTION", deadlineUs, 1_000, 3_600_000_000);
+  return { server: new Server(baseOf(url), tokenOf(token), deadlineUs, fetch), policy, passes: onError === "open" };
+}
+
+/**
+ * The URL without a slash at its end. An error shows no part of it, because it may contain a password.
+ *
+ * @type {(url: any) => string}
+ */
+function baseOf(url) {
+  requireText("options.url", "INVALID_OPTION", url);
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
+  const isPlain = parsed !== undefined && /^https?:$/.test(parsed.protocol) && !/[?#]/.test(url);
+  if (isPlain && parsed.username === "" && parsed.password === "") return parsed.href.replace(/\/+$/, "");
+  throw coded("INVALID_OPTION", "`options.url`: expected a URL such as https://limiter.example, without a user, a query and a fragment; found another text");
+}
+
+/**
+ * A token that a header can carry: the runtime's own error would show it.
+ *
+ * @type {(token: any) => string | undefined}
+ */
+function tokenOf(token) {
+  requireText("options.token", "INVALID_OPTION", token, true);
+  if (token === undefined || /^[\x21-\x7e]+$/.test(token)) return token;
+  throw coded("INVALID_OPTION", "`options.token`: expected printable ASCII without spaces, found other characters");
+}

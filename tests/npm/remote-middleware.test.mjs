@@ -1,0 +1,104 @@
+// The middleware of each framework asks a server: the same requests get the same answers as from a limiter in memory.
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+
+import { frameworks, serve } from "./frameworks.mjs";
+import { startHost } from "./host.mjs";
+import { install, load } from "./installed.mjs";
+
+const folder = install();
+const { Limiter } = await load(folder, "tidegate/toml");
+const { RemoteLimiter } = await load(folder, "tidegate/remote");
+
+/** Windows of which no test sees the end. */
+const POLICIES = `
+[policies.api]
+limits = [{ algorithm = "fixed_window", limit = 5, period = "36500d" }, { algorithm = "fixed_window", name = "more", limit = 9, period = "36500d" }]
+deny = ["mallory"]
+allow = ["root"]
+
+[policies.jobs]
+limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "30s" }]
+
+[policies.shed]
+limits = [{ algorithm = "utilization" }]
+`;
+const env = { TIDEGATE_TOKEN: "secret" };
+const host = await startHost(POLICIES, { env });
+after(() => host.stop());
+const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "secret", deadline: "30s", ...options });
+const FIELDS = ["ratelimit", "ratelimit-policy", "retry-after", "content-type", "cache-control"];
+
+/** What a server answers to a user, without spans and times. */
+async function ask(port, user, cost) {
+  const response = await fetch(`http://127.0.0.1:${port}/`, { headers: { "x-user": user, "x-cost": String(cost) } });
+  const headers = FIELDS.map((name) => response.headers.get(name)?.replace(/t=\d+/g, "t"));
+  if (response.status === 200) return [200, await response.text(), ...headers.slice(0, 2)];
+  const { retry_after_us, detail, ...problem } = await response.json();
+  assert.equal(retry_after_us === undefined, headers[2] === undefined);
+  if (headers[2] !== undefined) assert.match(headers[2], /^\d+$/);
+  return [response.status, problem, detail.replace(/\d+ µs/, ""), headers.toSpliced(2, 1)];
+}
+
+const servers = frameworks(folder);
+/** The function `key` of each framework gets what the framework calls its middleware with. */
+const header = (name) => (request) => {
+  const { headers } = request.req?.raw ?? request.req ?? request;
+  return typeof headers.get === "function" ? headers.get(name) : headers[name];
+};
+const options = { key: header("x-user"), cost: (request) => Number(header("x-cost")(request)) };
+
+for (const [framework, listener] of Object.entries(servers)) {
+  test(`${framework}: the same requests get the same answers`, async (t) => {
+    const answer = async () => "hello";
+    const start = async (limiter) => serve(t, await listener(limiter, options, answer));
+    const [memory, remote] = [await start(new Limiter(POLICIES, { policy: "api" })), await start(of("api"))];
+    const alice = `alice/${framework}`;
+    for (const [user, cost] of [[alice, 1], [alice, 3], [alice, 2], [alice, 0], [alice, 1], [alice, 6], ["mallory", 1], ["root", 9], ["", 1], ["x".repeat(513), 1], ["ip:x", 1]]) {
+      assert.deepEqual(await ask(remote, user, cost), await ask(memory, user, cost), `${user.slice(0, 40)}, ${cost}`);
+    }
+  });
+}
+
+test("a server that is away: the request passes or gets 503, as the option says", async (t) => {
+  const away = (onError) => of("api", { url: "http://127.0.0.1:1", onError });
+  const statuses = await Promise.all(["open", "closed"].map(async (onError) => {
+    const port = await serve(t, await servers.express(away(onError), options, async () => "hello"));
+    return ask(port, "alice", 1);
+  }));
+  assert.deepEqual(statuses[0], [200, "hello", undefined, undefined]);
+  assert.deepEqual(statuses[1].slice(0, 3), [503, {
+    type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", title: "Temporarily reduced capacity", status: 503,
+  }, "the rate limit cannot be asked"]);
+});
+
+test("what is set up wrongly is an error of the application, and no answer of the client's", async (t) => {
+  for (const limiter of [of("jobs"), of("none"), of("api", { token: "wrong" })]) {
+    const port = await serve(t, await servers.fetch(limiter, options, async () => "hello"));
+    const { status } = await fetch(`http://127.0.0.1:${port}/`, { headers: { "x-user": "alice", "x-cost": "1" } });
+    assert.equal(status, 500);
+  }
+});
+
+test("a limiter in memory before one at a server: if the server refuses, the units come back", async (t) => {
+  const memory = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 50, period: "36500d" }] });
+  const port = await serve(t, await servers.koa([memory, of("api")], options, async () => "hello"));
+  assert.equal((await ask(port, "both", 5))[0], 200);
+  assert.equal((await ask(port, "both", 1))[0], 429);
+  assert.equal(memory.peek("both").remaining, 45);
+});
+
+test("options that only a limiter with the policy has are refused", async () => {
+  const { rateLimit } = await load(folder, "tidegate/express");
+  const memory = new Limiter(POLICIES, { policy: "api" });
+  const { key } = options;
+  for (const [limiters, given, message] of [
+    [of("api"), {}, /^`options.key`: expected a function/],
+    [of("api"), { key, headers: "draft-6" }, /^`options.headers`: expected none/],
+    [of("api"), { key, actual: 1 }, /^`options.actual`: expected none/],
+    [[of("api"), memory], { key }, /^`limiters`: expected a RemoteLimiter last/],
+    [of("api"), { key, keys: 1 }, /found `keys`$/],
+  ]) {
+    assert.throws(() => rateLimit(limiters, given), { code: "INVALID_OPTION", message });
+  }
+});
