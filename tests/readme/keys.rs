@@ -21,7 +21,7 @@ fn key(
     headers: &BTreeMap<String, String>,
 ) -> Option<String> {
     let header = |name: &str| headers.get(name).cloned();
-    let client_ip = || Some("192.0.2.1".to_owned());
+    let client_ip = || "192.0.2.1".parse().ok();
     let (header, client_ip, now) = (&header, &client_ip, NOW);
     let head = Head { query, header, client_ip, now, ..Head::default() };
     key_of(policies.gateway(), policy, &head).ok()

@@ -144,7 +144,8 @@ impl InForce {
             path,
             query,
             header: &|name| request.header(name),
-            client_ip: &|| request.header("cf-connecting-ip"), // Cloudflare overwrites whatever the client sent
+            // Cloudflare overwrites whatever the client sent
+            client_ip: &|| request.header("cf-connecting-ip")?.parse().ok(),
             country: country.as_deref(),
             now,
         };

@@ -1,6 +1,7 @@
 //! A request, as adapters hand it in.
 
 use alloc::string::{String, ToString};
+use core::net::IpAddr;
 use core::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -30,7 +31,7 @@ pub struct Head<'a> {
     /// Returns the value of a header by its name in lower case.
     pub header: &'a dyn Fn(&str) -> Option<String>,
     /// Returns the address that the request came from, if the adapter trusts its source.
-    pub client_ip: &'a dyn Fn() -> Option<String>,
+    pub client_ip: &'a dyn Fn() -> Option<IpAddr>,
     /// The client's country, if the adapter knows it.
     pub country: Option<&'a str>,
     /// The time, by which tokens expire.

@@ -52,8 +52,7 @@ pub(crate) fn key_of(
     let header =
         |name: &str| all.iter().find(|header| header.0 == name).map(|(_, value)| value.clone());
     // a link-local address has a zone, such as fe80::1%eth0, which is a name of this machine's own
-    let address = ip.map(|ip| ip.split('%').next().unwrap_or_default().to_owned());
-    let (header, client_ip) = (&header, &|| address.clone());
+    let (header, client_ip) = (&header, &|| ip.as_deref()?.split('%').next()?.parse().ok());
     let head = Head { query, header, client_ip, now, ..Head::default() };
     tidegate_http::key_of(gateway, policy, &head).map_err(|refusal| refused(&refusal))
 }

@@ -181,7 +181,7 @@ impl Trace {
 
     /// The key that the gate finds in a request of which only the client's address is known.
     fn key_of(&self, policy: &Policy, client: &str, now: Timestamp) -> Result<String, String> {
-        let head = Head { client_ip: &|| Some(client.to_owned()), now, ..Head::default() };
+        let head = Head { client_ip: &|| client.parse().ok(), now, ..Head::default() };
         key_of(self.policies.gateway(), policy, &head).map_err(|_| {
             format!(
                 "an access log has only the client's address: expected a policy whose `key` has the source \"ip\", \

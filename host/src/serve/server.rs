@@ -97,7 +97,7 @@ impl Server {
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or(""),
             header: &|name| joined(&parts.headers, name),
-            client_ip: &|| Some(peer.ip().to_canonical().to_string()),
+            client_ip: &|| Some(peer.ip()),
             now: clock::now(),
             ..Head::default()
         };

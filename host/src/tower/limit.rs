@@ -89,7 +89,7 @@ impl Limit {
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
             header: &|name| joined(&parts.headers, name),
-            client_ip: &|| Some(self.peer.as_ref()?(parts)?.to_string()),
+            client_ip: &|| self.peer.as_ref()?(parts),
             now: (self.clock)(),
             ..Head::default()
         };

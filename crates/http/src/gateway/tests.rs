@@ -107,7 +107,7 @@ impl Gateway {
         let header = |name: &str| {
             headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
         };
-        let (client_ip, header) = (&|| Some("192.0.2.7".into()), &header);
+        let (client_ip, header) = (&|| "192.0.2.7".parse().ok(), &header);
         let head = Head { method, authority, path, query, header, client_ip, ..Head::default() };
         let (access, revision) = (&Access::OPEN, &RevisionTag::default());
         let server = Server {

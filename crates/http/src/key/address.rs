@@ -12,21 +12,21 @@ pub(super) const FORWARDED_FOR: &str = "x-forwarded-for";
 pub(crate) fn client_address(gateway: &Gateway, head: &Head<'_>) -> Option<IpAddr> {
     let trusted = gateway.trusted_proxies();
     let forwarded = (!trusted.is_empty()).then(|| (head.header)(FORWARDED_FOR)).flatten();
-    behind(&(head.client_ip)()?, forwarded.as_deref(), trusted)
+    Some(behind((head.client_ip)()?, forwarded.as_deref(), trusted))
 }
 
 /// The client's address. It is `peer`, unless `peer` is a trusted proxy: then it is the last address of `forwarded`, a
 /// value of `X-Forwarded-For`, that is not a trusted proxy. A client may have made up the addresses before that one.
-pub(super) fn behind(peer: &str, forwarded: Option<&str>, trusted: &[Network]) -> Option<IpAddr> {
+pub(super) fn behind(peer: IpAddr, forwarded: Option<&str>, trusted: &[Network]) -> IpAddr {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
-    let mut client = peer.parse::<IpAddr>().ok()?.to_canonical();
+    let mut client = peer.to_canonical();
     let mut hops = forwarded.unwrap_or("").rsplit(',').map(str::trim);
     while is_trusted(client)
         && let Some(hop) = hops.next().and_then(address)
     {
         client = hop;
     }
-    Some(client)
+    client
 }
 
 /// Some proxies add the port.

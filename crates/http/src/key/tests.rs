@@ -40,7 +40,7 @@ impl Request<'_> {
             self.headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
         };
         let (query, country) = (self.query, self.country);
-        let client_ip = &|| self.ip.map(Into::into);
+        let client_ip = &|| self.ip?.parse().ok();
         let (header, now) = (&header, NOW);
         let head = Head { query, header, client_ip, country, now, ..Head::default() };
         find(policies.gateway(), policies.get("p").unwrap(), &head)
@@ -165,21 +165,20 @@ fn a_spoofed_address_is_not_believed() {
         .map(|network| Network::parse(network).unwrap())
         .into();
     for (peer, forwarded, client) in [
-        ("198.51.100.7", Some("203.0.113.9"), Some("198.51.100.7")),
-        ("10.0.0.1", Some("203.0.113.9"), Some("203.0.113.9")),
-        ("10.0.0.1", Some("6.6.6.6, 203.0.113.9, 10.9.9.9"), Some("203.0.113.9")),
-        ("10.0.0.1", Some("10.0.0.3, 10.0.0.2"), Some("10.0.0.3")),
-        ("10.0.0.1", Some("203.0.113.9:4711"), Some("203.0.113.9")),
-        ("10.0.0.1", Some("[2001:db9::1]:4711"), Some("2001:db9::1")),
-        ("2001:db8::1", Some("::ffff:203.0.113.9"), Some("203.0.113.9")),
-        ("::ffff:10.0.0.1", Some("203.0.113.9"), Some("203.0.113.9")),
-        ("10.0.0.1", Some("203.0.113.9, unknown"), Some("10.0.0.1")),
-        ("10.0.0.1", Some(""), Some("10.0.0.1")),
-        ("10.0.0.1", None, Some("10.0.0.1")),
-        ("nonsense", Some("203.0.113.9"), None),
+        ("198.51.100.7", Some("203.0.113.9"), "198.51.100.7"),
+        ("10.0.0.1", Some("203.0.113.9"), "203.0.113.9"),
+        ("10.0.0.1", Some("6.6.6.6, 203.0.113.9, 10.9.9.9"), "203.0.113.9"),
+        ("10.0.0.1", Some("10.0.0.3, 10.0.0.2"), "10.0.0.3"),
+        ("10.0.0.1", Some("203.0.113.9:4711"), "203.0.113.9"),
+        ("10.0.0.1", Some("[2001:db9::1]:4711"), "2001:db9::1"),
+        ("2001:db8::1", Some("::ffff:203.0.113.9"), "203.0.113.9"),
+        ("::ffff:10.0.0.1", Some("203.0.113.9"), "203.0.113.9"),
+        ("10.0.0.1", Some("203.0.113.9, unknown"), "10.0.0.1"),
+        ("10.0.0.1", Some(""), "10.0.0.1"),
+        ("10.0.0.1", None, "10.0.0.1"),
     ] {
-        let found = behind(peer, forwarded, &trusted).map(|client| client.to_string());
-        assert_eq!(found.as_deref(), client, "{peer} {forwarded:?}");
+        let found = behind(peer.parse().unwrap(), forwarded, &trusted);
+        assert_eq!(found.to_string(), client, "{peer} {forwarded:?}");
     }
     let headers = &[("x-forwarded-for", "203.0.113.9")];
     let request = Request { headers, ip: Some("10.0.0.1"), ..Request::default() };

@@ -319,7 +319,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
         ("198.51.100.7", "policy=p&cost=9", 204),
         ("203.0.113.7", "policy=p", 204),
     ] {
-        let (client_ip, now) = (&|| Some(ip.into()), Timestamp(START));
+        let (client_ip, now) = (&|| ip.parse().ok(), Timestamp(START));
         let head = Head { path: "/v1/gate", query, client_ip, now, ..Head::default() };
         let (access, revision) = (&Access::OPEN, &RevisionTag::default());
         let policies = &server.policies.clone();

@@ -112,7 +112,7 @@ fn with_head<T>(
     let header = |name: &str| {
         headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
     };
-    let client_ip = &|| Some("192.0.2.7".into());
+    let client_ip = &|| "192.0.2.7".parse().ok();
     let now = Timestamp(START);
     call(&Head { method, path, query, header: &header, client_ip, now, ..Head::default() })
 }

@@ -39,7 +39,7 @@ fn middleware_takes_no_token_for_absent() {
     )
     .unwrap();
     let key = |header: &dyn Fn(&str) -> Option<String>| {
-        let client_ip = &|| Some("192.0.2.7".into());
+        let client_ip = &|| "192.0.2.7".parse().ok();
         let head = Head { header, client_ip, ..Head::default() };
         key_of(policies.gateway(), policies.get("p").unwrap(), &head)
     };
