@@ -27,6 +27,14 @@ macro_rules! algorithm_name {
                 node.one_of(&[$((<$config as Algorithm>::NAME, Self::$name),)*])
             }
         }
+
+        impl AlgorithmName {
+            const fn fields(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$name => <$config as Algorithm>::FIELDS,)*
+                }
+            }
+        }
     };
 }
 
@@ -173,8 +181,19 @@ impl Form for LimitEntry {
         node.must_be_map(
             "a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }",
         )?;
+        has_fields_of_its_algorithm(node)?;
         Self::new(node.read()?).map_err(Error::plain)
     }
+}
+
+/// Refuses a field that a limit of this algorithm does not have, before the form refuses one that no algorithm has: the error then
+/// lists fewer fields. The form refuses an algorithm that is missing or unknown.
+fn has_fields_of_its_algorithm(node: &Node<'_>) -> Result<(), Error> {
+    let Some(Ok(algorithm)) = node.field("algorithm").map(Node::read::<AlgorithmName>) else {
+        return Ok(());
+    };
+    let own = ["algorithm", "name", "depth", "shadow", "warn_at", "payer"];
+    node.has_only(&[&own, algorithm.fields()].concat())
 }
 
 impl LimitEntry {
