@@ -369,7 +369,10 @@ export interface LimiterOptions {
 
 /** The options that every operation has. */
 export interface Options {
-  /** Microseconds since the Unix epoch. Default: `Date.now() * 1000`. */
+  /**
+   * Microseconds since the Unix epoch. Default: `Date.now() * 1000`. A time within a day of `Date.now()` itself is one in milliseconds,
+   * and throws `INVALID_NOW`. A clock of your own may begin at 0.
+   */
   now?: number;
   /**
    * Limits for this call, in place of the policy's own limits and its overrides, for callers whose limits come from a token
@@ -529,7 +532,7 @@ export interface Request extends Options {
   draw?: number;
 }
 
-/** What `waitFor` needs of an `AbortSignal`, for programs without the types of the DOM. */
+/** What the package uses of an `AbortSignal`, for programs without the types of the DOM. */
 export interface Signal {
   /** Whether the wait has ended. */
   readonly aborted: boolean;
@@ -540,6 +543,9 @@ export interface Signal {
   /** Calls the listener no longer. */
   removeEventListener(type: "abort", listener: () => void): void;
 }
+
+/** An `AbortSignal`, or a {@link Signal} in programs without its type. */
+export type LeaseSignal = typeof globalThis extends { AbortSignal: { prototype: infer Known } } ? Known : Signal;
 
 /** A request that waits. It goes by the clock. */
 export interface WaitOptions extends Omit<Request, "now"> {
@@ -577,6 +583,19 @@ export interface HeldGrant extends Grant {
   /** The name of the lease. */
   readonly lease: string;
 }
+
+/** What `run` returns: a grant, which has released its lease, and what the function has returned. */
+export type Ran<T> = HeldGrant & ({
+  /** The request was granted, so the function was called. */
+  readonly allowed: true;
+  /** What the function has returned. */
+  readonly value: T;
+} | {
+  /** The request was refused, so the function was not called. */
+  readonly allowed: false;
+  /** Absent. */
+  readonly value?: undefined;
+});
 
 /** Why a request would pass or not. */
 export interface Explanation extends Answer {
@@ -661,6 +680,7 @@ export type ErrorCode =
   | "INVALID_MODULE"
   | "COST_EXCEEDS_CAPACITY"
   | "NEEDS_LEASE"
+  | "LEASE_LOST"
   | "NEVER_GRANTED"
   | "NO_RANDOMNESS"
   | "TABLE_FULL"
@@ -710,7 +730,7 @@ export class FullError extends LimiterError {
  * Limits many keys by one policy, in the memory of this process.
  *
  * All quantities are whole numbers from 0 to 2^53 − 1. `now` is in **microseconds** since the Unix epoch
- * and defaults to `Date.now() * 1000`. An invalid argument throws an {@link ArgumentError}, and takes
+ * and defaults to `Date.now() * 1000`; `Date.now()` itself throws. An invalid argument throws an {@link ArgumentError}, and takes
  * nothing. Only own properties of objects are read, so an object must be plain: without a class, and
  * without fields in its prototype.
  */
@@ -767,6 +787,16 @@ export class Limiter {
    * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
    */
   acquire(key: string, request?: Request): HeldGrant;
+
+  /**
+   * Acquires a lease, calls `fn` if the answer allows it, and releases the lease when `fn` has ended, also if it throws. Meanwhile the
+   * lease is renewed, each time that a third of its time to live has passed. The timers keep no process alive.
+   *
+   * @param fn gets a signal, which is aborted if the lease is lost, with an error `LEASE_LOST`: then others may hold its place
+   * @param request a request as of `acquire`, without `now`: a lease that is renewed goes by the clock
+   * @throws {LimiterError} as `acquire`, and what `fn` throws
+   */
+  run<T>(key: string, fn: (signal: LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
 
   /**
    * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.

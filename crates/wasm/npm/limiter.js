@@ -2,14 +2,15 @@
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
 import { Grant, addSoft, hasLease, isDenied, readAdmission, readAnswer, readReservation, ruleOf } from "./answer.js";
 import {
-  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, WAIT, callOptions,
+  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, RUN, WAIT, callOptions,
 } from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
   admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, middlewareOptions, policyText, requestFacts,
-  requireCostAndTime, requireTime, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
+  requireCostAndTime, requireFunction, requireTime, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
+import { running } from "./running.js";
 import { Waiting } from "./waiting.js";
 
 /** @import * as declared from "./index.js" */
@@ -110,6 +111,13 @@ export class Limiter {
   /** @type {declared.Limiter["acquire"]} */
   acquire(key, request) {
     return this.#request(key, callOptions("request", request, ACQUISITION), ACQUIRES);
+  }
+
+  /** @type {declared.Limiter["run"]} */
+  async run(key, fn, request) {
+    requireFunction("fn", fn);
+    const grant = this.#request(key, callOptions("request", request, RUN), ACQUIRES);
+    return running(grant, this.#native.renewEveryUs(this.#writeKey(key)), fn);
   }
 
   /** @type {declared.Limiter["waitFor"]} */

@@ -5,8 +5,9 @@ import { hasLease, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
 import { asError, caught, coded } from "../errors.js";
 import {
-  clock, held, known, policyText, requireText, requireUnits, requireWellFormed, requireWhole, spanUs, wrongType,
+  clock, held, known, policyText, requireFunction, requireText, requireUnits, requireWellFormed, requireWhole, spanUs, wrongType,
 } from "../input.js";
+import { running } from "../running.js";
 import { RedisGrant, answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Carrier } from "./carrier.js";
 import { senderOf } from "./client.js";
@@ -76,6 +77,16 @@ export class RedisLimiter {
   /** @type {declared.RedisLimiter["acquire"]} */
   acquire(key, request) {
     return this.#request(key, request, ACQUISITION, true);
+  }
+
+  /** @type {declared.RedisLimiter["run"]} */
+  async run(key, fn, request) {
+    requireFunction("fn", fn);
+    let renewEveryUs = 0;
+    const grant = await this.#request(key, request, RUN, true, () => {
+      renewEveryUs = this.#native.renewEveryUs();
+    });
+    return running(grant, renewEveryUs, fn);
   }
 
   /** @type {declared.RedisLimiter["renew"]} */
@@ -163,8 +174,8 @@ export class RedisLimiter {
     return this.close();
   }
 
-  /** @type {(key: string, request: object | undefined, fields: FieldList, acquires: boolean) => Promise<any>} */
-  #request(key, request, fields, acquires) {
+  /** @type {(key: string, request: object | undefined, fields: FieldList, acquires: boolean, onAnswer?: () => void) => Promise<any>} */
+  #request(key, request, fields, acquires, onAnswer = () => {}) {
     let cost = this.#defaultCost;
     /** @type {Prepare} */
     const prepare = ({ cost: given = cost, fields: { class: name, lease, signalPpm, draw } }) => {
@@ -175,7 +186,10 @@ export class RedisLimiter {
     const refund = (atUs, granted, units, now) => (
       this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units))
     );
-    return this.#ask(key, "request", request, fields, prepare, (source) => new RedisGrant(source, { limiter: this, key, cost, refund }));
+    return this.#ask(key, "request", request, fields, prepare, (source) => {
+      onAnswer();
+      return new RedisGrant(source, { limiter: this, key, cost, refund });
+    });
   }
 
   /**
@@ -276,8 +290,8 @@ function withoutLimits(fields) {
   return { ...fields, named, names: [...named.keys()] };
 }
 
-const [CHECK, REQUEST, ACQUISITION, OPTIONS, RENEWAL, BUDGET, REPORT] = [
-  calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
+const [CHECK, REQUEST, ACQUISITION, RUN, OPTIONS, RENEWAL, BUDGET, REPORT] = [
+  calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.RUN, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
 ].map(withoutLimits);
 
 /** A key of more characters has more bytes than a key may have. */
