@@ -36,18 +36,33 @@ expectTypeOf<Store>().toEqualTypeOf<{
 }>();
 expectTypeOf<KeyOf<[one: string]>>().toEqualTypeOf<(one: string) => string | number | undefined | Promise<string | number | undefined>>();
 expectTypeOf<Limiters>().toEqualTypeOf<Limiter | readonly Limiter[]>();
+// a program without the types of a framework, as here of Koa, has requests of any type
 koa([limiter, limiter], { key: [undefined, (context) => context.user], store: [store, undefined] });
 const output: Term = { field: ["usage.output_tokens"], weight: 5, otherwise: 0 };
 koa(limiter, { actual: [10, output, { header: "x-used" }, { bytes: 4 }], countIf: { status: [401, "500-599"] }, ifUnknown: "seen" });
 koa(limiter, { countIf: { header: "x-login", value: "failed" } });
 
-const middleware = express(limiter, { key: (request) => request.user, cost: 2, headers: "draft-6", store, onError: console.error });
+const middleware = express(limiter, { key: (request) => request.get("x-user"), cost: 2, headers: "draft-6", store, onError: console.error });
 expectTypeOf(middleware).toEqualTypeOf<(request: any, response: any, next: (error?: any) => void) => void>();
-const hook = fastify(limiter, { cost: async (request) => request.body.length });
+const hook = fastify(limiter, { cost: async (request) => request.url.length });
 expectTypeOf(hook).toEqualTypeOf<(request: any, reply: any) => Promise<any>>();
 const ofHono = hono(limiter, { ip: (context) => context.env.address });
 expectTypeOf(ofHono).toEqualTypeOf<(context: any, next: () => Promise<void>) => Promise<any>>();
 expectTypeOf(koa(limiter)).toEqualTypeOf<(context: any, next: () => Promise<any>) => Promise<any>>();
+
+// a request has the type of its framework, or the one that a function names
+interface WithUser {
+  user: { id: string };
+}
+express(limiter, { key: ({ user }: WithUser) => user.id, ip: (request) => request.user.id });
+expectTypeOf(express(limiter, { key: (request: WithUser) => request.user.id })).toEqualTypeOf(middleware);
+// @ts-expect-error a request of Express has no such field
+express(limiter, { key: (request) => request.usr });
+// @ts-expect-error a request of Fastify has no such field
+fastify(limiter, { key: (request) => request.usr });
+// @ts-expect-error a context of Hono has no such field
+hono(limiter, { key: (context) => context.request });
+hono(limiter, { key: (context) => context.get("user") ?? context.req.header("x-user") });
 
 interface Info {
   address: string;

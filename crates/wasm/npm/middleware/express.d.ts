@@ -4,13 +4,16 @@
  * @module tidegate/express
  */
 
+// @ts-ignore a program without the types of Express has requests of any type
+import type { Request, Response } from "express";
+
 import type { Limiters, MiddlewareOptions } from "./options.js";
 
 export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Express, and for other servers that call `(request, response, next)`. */
-export function rateLimit(
+export function rateLimit<Asked = Request, Answer = Response>(
   limiter: Limiters,
-  options?: MiddlewareOptions<[request: any, response: any]>,
+  options?: MiddlewareOptions<[request: Asked, response: Answer]>,
 ): (request: any, response: any, next: (error?: any) => void) => void;
 export default rateLimit;

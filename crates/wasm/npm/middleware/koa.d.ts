@@ -4,13 +4,16 @@
  * @module tidegate/koa
  */
 
+// @ts-ignore a program without the types of Koa has requests of any type
+import type { Context } from "koa";
+
 import type { Limiters, MiddlewareOptions } from "./options.js";
 
 export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Koa. */
-export function rateLimit(
+export function rateLimit<Asked = Context>(
   limiter: Limiters,
-  options?: MiddlewareOptions<[context: any]>,
+  options?: MiddlewareOptions<[context: Asked]>,
 ): (context: any, next: () => Promise<any>) => Promise<any>;
 export default rateLimit;
