@@ -1,7 +1,7 @@
 // The Worker of the package: the template is deployed from the packed tarball, and other Workers ask it.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { cpSync, readFileSync } from "node:fs";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 
@@ -83,6 +83,17 @@ test("the template decides, and what it has counted outlives its end", async () 
     assert.equal(inTheHour(decision), remaining);
     await server.stop(); // SIGKILL
     running.pop();
+  }
+});
+
+test("the template deploys no policy file that is wrong", () => {
+  const file = join(folder, "policies.toml");
+  const right = readFileSync(file, "utf8");
+  writeFileSync(file, right.replace('rate = "10/s"', 'rate = "10/fortnight"'));
+  try {
+    assert.throws(() => bundle(folder, "worker.js"), { message: /policies\.toml: line 6, column \d+: policies\.api\.limits\[0\]\.rate: expected/ });
+  } finally {
+    writeFileSync(file, right);
   }
 });
 

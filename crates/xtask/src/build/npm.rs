@@ -76,7 +76,7 @@ const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
 pub(super) const VARIANTS: [(&str, &str, &[Script]); 3] = [
     ("", "", &SCRIPTS),
     ("toml", "toml,middleware", SCRIPTS.split_at(TOML).1),
-    ("redis", "toml,redis", &REDIS),
+    ("redis", "toml,redis,check", &REDIS),
 ];
 /// The scripts before this one are not built with TOML.
 const TOML: usize = 4;
@@ -92,9 +92,11 @@ const SCRIPTS: [Script; 8] = [
     Script { file: "edge.js", entry: "edge.js", options: ANY },
 ];
 
-const REDIS: [Script; 2] = [
+/// What only Node, Deno and Bun run: the limiter on Redis, and the command.
+const REDIS: [Script; 3] = [
     Script { file: "node.js", entry: "redis.js", options: NODE },
     Script { file: "node.cjs", entry: "redis.js", options: NODE },
+    Script { file: "command.js", entry: "command.js", options: NODE },
 ];
 
 /// Puts a script together. The names of its classes and functions stay, because errors and debuggers show them.
