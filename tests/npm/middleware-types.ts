@@ -2,7 +2,7 @@
 import { expectTypeOf } from "expect-type";
 import { Limiter } from "tidegate/toml";
 import preferred, { rateLimit as express } from "tidegate/express";
-import type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "tidegate/express";
+import type { Admission, CountIf, Granted, KeyOf, Limiters, LimitersOf, MiddlewareOptions, OlderHeaders, Store, Term, Terms, Told } from "tidegate/express";
 import fastify from "tidegate/fastify";
 import { MemoryStore, rateLimit as fetched } from "tidegate/fetch";
 import { rateLimit as hono } from "tidegate/hono";
@@ -25,8 +25,13 @@ expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
   ip?: (one: string, two: number) => string | undefined;
   headers?: OlderHeaders;
   store?: Store | readonly (Store | undefined)[];
+  skip?: (one: string, two: number) => boolean | Promise<boolean>;
+  respond?: (told: Told, one: string, two: number) => Partial<Told> | undefined | void | Promise<Partial<Told> | undefined | void>;
   onError?: (error: unknown) => void;
 }>();
+expectTypeOf<Told>().toEqualTypeOf<{ readonly headers: Admission["headers"]; readonly refusal?: Admission["refusal"] }>();
+expectTypeOf<Granted>().toEqualTypeOf<{ readonly keys: readonly string[]; readonly remaining: number; giveBack(): Promise<void> }>();
+expectTypeOf<LimitersOf<[one: string]>>().toEqualTypeOf<(one: string) => Limiters | Promise<Limiters>>();
 expectTypeOf<Store>().toEqualTypeOf<{
   check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<Admission>;
   renew(key: string, lease: string): Promise<boolean>;
@@ -63,6 +68,12 @@ fastify(limiter, { key: (request) => request.usr });
 // @ts-expect-error a context of Hono has no such field
 hono(limiter, { key: (context) => context.request });
 hono(limiter, { key: (context) => context.get("user") ?? context.req.header("x-user") });
+
+express(async (request) => (request.path === "/login" ? [limiter, limiter] : limiter), { skip: (request) => request.path === "/healthz" });
+hono((context: { plan: "free" | "pro" }) => ({ free: limiter, pro: limiter })[context.plan], { respond: (told, context) => context.plan === "pro" ? told : undefined });
+koa(limiter, { respond: ({ refusal }) => refusal && { refusal: { ...refusal, status: 503 } } });
+// @ts-expect-error a function chooses limiters
+express(() => "pro");
 
 interface Info {
   address: string;

@@ -52,14 +52,14 @@ export function limiterOptions(options) {
  */
 export function middlewareOptions(options, among) {
   const read = known("options", "INVALID_OPTION", options, [
-    "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "onError",
+    "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "skip", "respond", "onError",
   ]);
   const { actual, countIf, ifUnknown } = read;
   if ((actual ?? countIf ?? ifUnknown) !== undefined) {
     read.metering = policyJson({ actual, count_if: countIf, if_unknown: ifUnknown }, invalidOption, "", 0);
   }
   requireText("options.headers", "INVALID_OPTION", read.headers, OPTIONAL);
-  for (const name of ["key", "ip", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
+  for (const name of ["key", "ip", "skip", "respond", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
   if (typeof read.cost !== "function" && read.cost !== undefined) {
     requireType("options.cost", "INVALID_OPTION", read.cost, "number");
     requireWhole("options.cost", "INVALID_OPTION", read.cost, 0, Number.MAX_SAFE_INTEGER);

@@ -7,13 +7,14 @@
 // @ts-ignore a program without the types of Hono has requests of any type
 import type { Context } from "hono";
 
-import type { Limiters, MiddlewareOptions } from "./options.js";
+import type { Limiters, LimitersOf, MiddlewareOptions } from "./options.js";
 
 export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Granted, LimitersOf, Told } from "./options.js";
 
 /** Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is. */
 export function rateLimit<Asked = Context>(
-  limiter: Limiters,
+  limiter: Limiters | LimitersOf<[context: Asked]>,
   options?: MiddlewareOptions<[context: Asked]>,
 ): (context: any, next: () => Promise<void>) => Promise<any>;
 export default rateLimit;

@@ -7,13 +7,14 @@
 // @ts-ignore a program without the types of Koa has requests of any type
 import type { Context } from "koa";
 
-import type { Limiters, MiddlewareOptions } from "./options.js";
+import type { Limiters, LimitersOf, MiddlewareOptions } from "./options.js";
 
 export type { Admission, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Granted, LimitersOf, Told } from "./options.js";
 
 /** Middleware for Koa. */
 export function rateLimit<Asked = Context>(
-  limiter: Limiters,
+  limiter: Limiters | LimitersOf<[context: Asked]>,
   options?: MiddlewareOptions<[context: Asked]>,
 ): (context: any, next: () => Promise<any>) => Promise<any>;
 export default rateLimit;
