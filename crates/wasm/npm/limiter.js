@@ -126,11 +126,13 @@ export class Limiter {
     if (typeof key !== "string") throw notAKey(key);
     this.#inUse();
     this.#waiting ??= new Waiting(this.#maxWaiters);
-    const ask = () => {
-      read.now = clock();
+    /** @type {(now: number) => declared.Grant} */
+    const ask = (now) => {
+      read.now = now;
       return this.#request(key, read);
     };
-    return this.#waiting.wait(key, ask, read);
+    const look = () => this.#decide(key, read, read.cost ?? this.#defaultCost, LOOKS, readAnswer);
+    return this.#waiting.wait(key, ask, look, read);
   }
 
   /** @type {declared.Limiter["renew"]} */
