@@ -101,6 +101,21 @@ test("a refusal stays one, and what throws keeps no lease", async () => {
   assert.equal(places.acquire("k").allowed, true);
 });
 
+test("options that a prototype has, and parts of an answer, are not read", async (t) => {
+  t.after(() => ["skip", "respond", "refusal", "granted"].forEach((name) => delete Object.prototype[name]));
+  const limited = rateLimit(window(1, "api"), () => new Response("hello"), { key: () => "k" });
+  Object.prototype.skip = () => true;
+  Object.prototype.respond = () => ({ headers: [] });
+  const later = rateLimit(window(1, "api"), () => new Response("hello"), { key: () => "k" });
+  for (const each of [limited, later]) {
+    const answers = [await each(new Request("http://x/")), await each(new Request("http://x/"))];
+    assert.deepEqual(answers.map(({ status, headers }) => [status, headers.has("ratelimit")]), [[200, true], [429, true]]);
+  }
+  Object.prototype.refusal = { status: 500, body: "" };
+  const skipped = rateLimit(window(1, "api"), () => new Response("hello"), { skip: () => true });
+  assert.equal((await skipped(new Request("http://x/"))).status, 200);
+});
+
 test("an option that is no function, and a function that chooses no limiter, are refused", async () => {
   const limiter = window(1, "api");
   for (const name of ["skip", "respond"]) {

@@ -20,16 +20,23 @@ export { soon } from "./limiting.js";
  * @returns {Decide}
  */
 export function limiting(limiters, options = {}, facts) {
+  /** @type {MiddlewareOptions & { __proto__?: null }} */
+  const own = { __proto__: null, ...options };
+  const { skip, respond } = own;
   const decide = typeof limiters === "function" ? limitingByChoice(limiters, options, facts) : limitingBy(limiters, options, facts);
   return async (...request) => {
     try {
-      if (await options?.skip?.(...request)) return { headers: [] };
-      return await respond(await decide(...request), options, request);
+      if (await skip?.(...request)) return SKIPPED;
+      const said = await decide(...request);
+      return respond === undefined ? said : await responded(said, respond, request);
     } catch (error) {
       throw asObject(error);
     }
   };
 }
+
+/** @type {Said} */
+const SKIPPED = { headers: [], refusal: undefined, held: undefined, granted: undefined };
 
 /** @type {(limiters: Limiters, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => Decide} */
 function limitingBy(limiters, options, facts) {
@@ -69,14 +76,13 @@ function limitingAlone(limiter, options, facts) {
 /**
  * Lets the option `respond` change what the client is told. A refusal stays one.
  *
- * @type {(said: Said, options: MiddlewareOptions, request: any[]) => Promise<Said>}
+ * @type {(said: Said, respond: NonNullable<MiddlewareOptions["respond"]>, request: any[]) => Promise<Said>}
  */
-async function respond(said, options, request) {
-  if (options?.respond === undefined) return said;
+async function responded(said, respond, request) {
   const { headers, refusal } = said;
   try {
     /** @type {Partial<Told>} */
-    const told = { headers, refusal, ...await options.respond({ headers, refusal }, ...request) };
+    const told = { headers, refusal, ...await respond({ headers, refusal }, ...request) };
     return { ...said, headers: told.headers ?? headers, refusal: refusal && (told.refusal ?? refusal) };
   } catch (error) {
     said.held?.done(2);
