@@ -29,7 +29,7 @@ test("the tarball has exactly the files that are needed", () => {
     ...ofDropin, ...dropin.map((name) => `dropin/${name}.d.ts`),
     "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
     "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
-    "dist/index.d.cts",
+    "dist/index.d.cts", "dist/policy.d.cts",
     ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), "dist/node.cjs", "dist/node.cjs.map", "dist/node.js", "dist/node.js.map",
     "dist/redis.d.cts", ...["command.js", "command.js.map", "node.cjs", "node.cjs.map", "node.js", "node.js.map"].map((name) => `dist/redis/${name}`),
     "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
@@ -37,7 +37,7 @@ test("the tarball has exactly the files that are needed", () => {
     "dist/toml/edge.js", "dist/toml/edge.js.map", "dist/toml/tidegate.wasm", "dist/toml/workerd.js", "dist/toml/workerd.js.map",
     "dist/worker/build/fields.js", "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm", ...scripts.map((name) => `dist/worker/${name}`),
     "dist/workerd.js", "dist/workerd.js.map",
-    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "redis.d.ts", "slim.d.ts", "template/package.json", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
+    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "policy.d.ts", "redis.d.ts", "slim.d.ts", "template/package.json", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
   ].sort());
 });

@@ -38,8 +38,12 @@ pub(super) fn build() -> Result<()> {
         }
     }
     // `require` needs types of its own, which say the same
-    for types in ["index", "redis", "slim", "toml"] {
-        fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
+    for types in ["index", "policy", "redis", "slim", "toml"] {
+        let text = fs::read_to_string(package.join(format!("{types}.d.ts")))?;
+        fs::write(
+            dist.join(format!("{types}.d.cts")),
+            text.replace("\"./policy.js\"", "\"./policy.cjs\""),
+        )?;
     }
     require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
     drop_in(&package, &dist)?;
