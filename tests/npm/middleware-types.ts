@@ -55,20 +55,6 @@ const ofHono = hono(limiter, { ip: (context) => context.env.address });
 expectTypeOf(ofHono).toEqualTypeOf<(context: any, next: () => Promise<void>) => Promise<any>>();
 expectTypeOf(koa(limiter)).toEqualTypeOf<(context: any, next: () => Promise<any>) => Promise<any>>();
 
-// a request has the type of its framework, or the one that a function names
-interface WithUser {
-  user: { id: string };
-}
-express(limiter, { key: ({ user }: WithUser) => user.id, ip: (request) => request.user.id });
-expectTypeOf(express(limiter, { key: (request: WithUser) => request.user.id })).toEqualTypeOf(middleware);
-// @ts-expect-error a request of Express has no such field
-express(limiter, { key: (request) => request.usr });
-// @ts-expect-error a request of Fastify has no such field
-fastify(limiter, { key: (request) => request.usr });
-// @ts-expect-error a context of Hono has no such field
-hono(limiter, { key: (context) => context.request });
-hono(limiter, { key: (context) => context.get("user") ?? context.req.header("x-user") });
-
 express(async (request) => (request.path === "/login" ? [limiter, limiter] : limiter), { skip: (request) => request.path === "/healthz" });
 hono((context: { plan: "free" | "pro" }) => ({ free: limiter, pro: limiter })[context.plan], { respond: (told, context) => context.plan === "pro" ? told : undefined });
 koa(limiter, { respond: ({ refusal }) => refusal && { refusal: { ...refusal, status: 503 } } });

@@ -100,7 +100,7 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "redis-types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "frameworks-types.ts", "redis-types.ts", "worker-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));
