@@ -435,7 +435,8 @@ export class Limiter {
 
   /**
    * Waits until a request is granted. Requests on one key are granted in the order of their calls. A timer runs only
-   * while a request waits.
+   * while a request waits. A request that waited is dated at the time at which it was due, unless its timer was more than 100 ms or more
+   * than its own wait late. So late timers cost no rate.
    *
    * @throws {FullError} `TOO_MANY_WAITERS` beyond `maxWaiters`
    * @throws {LimiterError} `NEVER_GRANTED` for a key on the list `deny`; `FREED` if the limiter is freed meanwhile
