@@ -208,7 +208,13 @@ export interface Signal {
 }
 
 /** An `AbortSignal`, or a {@link Signal} in programs without its type. */
-export type LeaseSignal = typeof globalThis extends { AbortSignal: { prototype: infer Known } } ? Known : Signal;
+export type LeaseSignal = typeof globalThis extends {
+  /** The class of the runtime. */
+  AbortSignal: {
+    /** What its objects have. */
+    prototype: infer Known;
+  };
+} ? Known : Signal;
 
 /** A request that waits. It goes by the clock. */
 export interface WaitOptions extends Omit<Request, "now"> {
