@@ -14,7 +14,6 @@
 //!
 //! - [`store`] keeps states in the process or in Redis.
 //! - [`tower`] is a layer for services of tower, such as those of axum.
-//! - [`describe`] describes policies in sentences.
 //! - [`reqwest`](mod@reqwest) is middleware that keeps a client of reqwest within a limit.
 //! - [`serve`] serves the decision API over HTTP.
 //! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
@@ -39,7 +38,6 @@
 pub mod client;
 pub mod clock;
 #[cfg(feature = "command")]
-pub mod describe;
 #[cfg(any(feature = "command", feature = "tower"))]
 mod http_message;
 #[cfg(feature = "local")]

@@ -4,4 +4,6 @@ import type { Signal, WaitOptions } from "tidegate";
 
 declare const signal: Signal;
 const options: WaitOptions = { signal };
-void new Limiter("limits = []").waitFor("key", options);
+const limiter = new Limiter("limits = []");
+void limiter.waitFor("key", options);
+void limiter.run("key", (lost) => lost.addEventListener("abort", () => {}));

@@ -2,7 +2,7 @@
 // on the PATH.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, relative } from "node:path";
 import { createInterface } from "node:readline";
@@ -18,8 +18,14 @@ if (spawnSync("cargo", ["--version"], { env: { PATH } }).error?.code !== "ENOENT
 
 /** Lets wrangler bundle the Worker of a folder, and returns the modules of the bundle, the main one first. */
 export function bundle(folder, main) {
+  // the build of the template calls `npx`, which is beside npm
+  const npx = join(folder, "npx");
+  mkdirSync(npx, { recursive: true });
+  if (!existsSync(join(npx, "npx"))) symlinkSync(execFileSync("which", ["npx"], { encoding: "utf8" }).trim(), join(npx, "npx"));
   const wrangler = [join(tools, "wrangler/bin/wrangler.js"), "deploy", "--dry-run", "--outdir", "dist"];
-  const env = { PATH, HOME: folder, WRANGLER_HIDE_BANNER: "true", WRANGLER_SEND_METRICS: "false" };
+  const env = {
+    PATH: `${PATH}:${npx}`, npm_config_script_shell: "/bin/sh", HOME: folder, WRANGLER_HIDE_BANNER: "true", WRANGLER_SEND_METRICS: "false",
+  };
   execFileSync(join(PATH, "node"), wrangler, { cwd: folder, env, stdio: ["ignore", "pipe", "pipe"] });
   const others = readdirSync(join(folder, "dist")).filter((file) => /\.(wasm|toml)$/.test(file));
   return [main, ...others].map((file) => ({ name: `./${file}`, file: join(folder, "dist", file) }));

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { load } from "./installed.mjs";
 
-const { Limiter } = await load(undefined, "tidegate/toml");
+const { Limiter, Reporter } = await load(undefined, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };
@@ -45,6 +45,31 @@ for (const [field, code, call] of [
     }
   });
 }
+
+test("a time in milliseconds is an error that says so, and a clock that begins near 0 is none", (t) => {
+  const DAY = 86_400_000;
+  t.mock.timers.enable({ apis: ["Date"], now: NOW / 1000 });
+  const places = { limits: [...FIVE_PER_HOUR.limits, { algorithm: "concurrency", capacity: 5, time_to_live: "1h" }] };
+  const limiter = new Limiter(places);
+  const reporter = new Reporter({ limit: "5/s" });
+  for (const now of [Date.now(), Date.now() - DAY, Date.now() + DAY]) {
+    const message = `\`now\`: expected microseconds, found ${now}, which is \`Date.now()\` in milliseconds: multiply it by 1000`;
+    for (const call of [
+      () => limiter.acquire("a", { now }), () => limiter.peek("a", { now }), () => limiter.release("a", "x", { now }),
+      () => limiter.sweep({ now }), () => limiter.update(places, { now }), () => limiter.commit("a", "x", 1, { now }),
+      () => [...limiter.limited({ now })], () => reporter.decide(1, now), () => reporter.dueReports(now), () => reporter.apply(0, now),
+    ]) {
+      assert.throws(call, { name: "ArgumentError", code: "INVALID_NOW", message }, String(call));
+    }
+  }
+  assert.equal(limiter.size, 0);
+  const window = new Limiter(FIVE_PER_HOUR);
+  for (const now of [0, 1_000_000, Date.now() - DAY - 1, Date.now() + DAY + 1, NOW, Number.MAX_SAFE_INTEGER]) {
+    assert.equal(window.check(`at ${now}`, { now }).allowed, true);
+  }
+  t.mock.timers.setTime(5_000);
+  for (const now of [5_000, NOW / 1000]) assert.equal(window.check(`beside a mocked clock, at ${now}`, { now }).allowed, true);
+});
 
 test("a key must be a string of 1 to 512 bytes of UTF-8", () => {
   const calls = [(limiter, key) => limiter.check(key, { cost: 1, now: NOW }), (limiter, key) => limiter.peek(key, { now: NOW })];
@@ -180,7 +205,8 @@ test("an error in a policy's object names its field, and line 0", () => {
   refused({ policies: { api: { limits: [] } }, colour: 1 }, [0, 0, "colour"], /^colour: expected one of `auth`, .*; found the field "colour"$/);
   refused(bucket({ rate: "fast" }), [0, 0, "limits[0].rate"], /^limits\[0\]\.rate: expected .*; found "fast"$/);
   refused(bucket({ rate: 5 }), [0, 0, "limits[0].rate"], /: expected a string, found the integer `5`$/);
-  refused(bucket({ burst: 5 }), [0, 0, "limits[0].burst"], /; found the field "burst"$/);
+  const fields = "`algorithm`, `name`, `depth`, `shadow`, `warn_at`, `payer`, `capacity`, `rate`, `start`";
+  refused(bucket({ burst: 5 }), [0, 0, "limits[0].burst"], new RegExp(`: expected one of ${fields}; found the field "burst"$`));
   refused(bucket({ capacity: 1.5 }), [0, 0, "limits[0].capacity"], /1\.5/);
   refused(bucket({ capacity: -1 }), [0, 0, "limits[0].capacity"], /-1/);
   refused(bucket({ capacity: 2 ** 53 }), [0, 0, "limits[0].capacity"], /9007199254740992/);
@@ -204,6 +230,15 @@ test("a policy must be an object or a string", () => {
   const endless = { limits: [] };
   endless.limits.push(endless);
   assert.throws(() => new Limiter(endless), { name: "PolicyError", code: "INVALID_POLICY", message: /circular/ });
+});
+
+test("a path in the place of a policy is told as such", () => {
+  for (const path of ["policies.toml", "./config/policies.json", "/etc/tidegate/my policies.toml", "C:\\tidegate\\policies.toml"]) {
+    const message = `\`policy\`: expected the text of a policy, found the path ${path}: read the file first`;
+    assert.throws(() => new Limiter(path), { name: "PolicyError", code: "INVALID_POLICY", path: "", message });
+    assert.throws(() => new Limiter(FIVE_PER_HOUR).update(path), { code: "INVALID_POLICY", message });
+  }
+  refused("x = 'policies.toml", [1, 19, ""], /^line 1, column /);
 });
 
 test("a policy file with several policies needs the name of one", () => {

@@ -12,7 +12,10 @@ const fastify = require("fastify");
 
 const ipOf = (request, { incoming }) => incoming.socket.remoteAddress;
 
-/** Each framework's listener for `node:http`. `answer(path)` returns a promise of the text to answer. */
+/**
+ * Each framework's listener for `node:http`. `answer(path, granted)` returns a promise of the text to answer. `granted` is what the
+ * middleware tells the handler; in handlers of the Fetch API it tells nothing.
+ */
 export function frameworks(folder) {
   const rateLimit = async (name) => (await load(folder, `tidegate/${name}`)).rateLimit;
   const fetched = (name) => async (limiter, options, answer) => {
@@ -23,7 +26,7 @@ export function frameworks(folder) {
   const hono = async (limiter, options, answer) => {
     const app = new Hono();
     app.use((await rateLimit("hono"))(limiter, options));
-    app.all("*", async (context) => context.text(await answer(context.req.path)));
+    app.all("*", async (context) => context.text(await answer(context.req.path, context.get("rateLimit"))));
     return app;
   };
   return {
@@ -31,13 +34,13 @@ export function frameworks(folder) {
       const app = express();
       prepare(app);
       app.use("/", (await rateLimit("express"))(limiter, options));
-      app.use(async ({ path }, response) => response.send(await answer(path)));
+      app.use(async ({ path, rateLimit }, response) => response.send(await answer(path, rateLimit)));
       return app;
     },
     async fastify(limiter, options, answer) {
       const app = fastify();
       app.addHook("onRequest", (await rateLimit("fastify"))(limiter, options));
-      app.all("/*", async ({ url }) => answer(url.split("?")[0]));
+      app.all("/*", async ({ url, rateLimit }) => answer(url.split("?")[0], rateLimit));
       await app.ready();
       return app.routing;
     },
@@ -57,7 +60,7 @@ export function frameworks(folder) {
       prepare(app);
       app.use((await rateLimit("koa"))(limiter, options));
       app.use(async (context) => {
-        context.body = await answer(context.path);
+        context.body = await answer(context.path, context.state.rateLimit);
       });
       return app.callback();
     },

@@ -1,8 +1,8 @@
 // The package as a user gets it: packed, and installed in its own folder.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 const source = fileURLToPath(new URL("../../crates/wasm/npm/", import.meta.url));
@@ -23,6 +23,7 @@ export function install() {
 /** Lets programs in that folder import these packages of the workspace. */
 export function link(folder, names) {
   for (const name of names) {
+    mkdirSync(dirname(join(folder, "node_modules", name)), { recursive: true }); // of a scope
     symlinkSync(fileURLToPath(new URL(`../../node_modules/${name}`, import.meta.url)), join(folder, "node_modules", name));
   }
 }

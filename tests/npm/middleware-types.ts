@@ -4,7 +4,7 @@ import { RedisLimiter } from "tidegate/redis";
 import { RemoteLimiter } from "tidegate/remote";
 import { Limiter } from "tidegate/toml";
 import preferred, { rateLimit as express } from "tidegate/express";
-import type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "tidegate/express";
+import type { Admission, AnyLimiter, CountIf, Granted, KeyOf, Limiters, LimitersOf, MiddlewareOptions, OlderHeaders, Store, Term, Terms, Told } from "tidegate/express";
 import fastify from "tidegate/fastify";
 import { MemoryStore, rateLimit as fetched } from "tidegate/fetch";
 import { rateLimit as hono } from "tidegate/hono";
@@ -27,8 +27,13 @@ expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
   ip?: (one: string, two: number) => string | undefined;
   headers?: OlderHeaders;
   store?: Store | readonly (Store | undefined)[];
+  skip?: (one: string, two: number) => boolean | Promise<boolean>;
+  respond?: (told: Told, one: string, two: number) => Partial<Told> | undefined | void | Promise<Partial<Told> | undefined | void>;
   onError?: (error: unknown) => void;
 }>();
+expectTypeOf<Told>().toEqualTypeOf<{ readonly headers: Admission["headers"]; readonly refusal?: Admission["refusal"] }>();
+expectTypeOf<Granted>().toEqualTypeOf<{ readonly keys: readonly string[]; readonly remaining: number; giveBack(): Promise<void> }>();
+expectTypeOf<LimitersOf<[one: string]>>().toEqualTypeOf<(one: string) => Limiters | Promise<Limiters>>();
 expectTypeOf<Store>().toEqualTypeOf<{
   check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<Admission>;
   renew(key: string, lease: string): Promise<boolean>;
@@ -41,18 +46,25 @@ expectTypeOf<AnyLimiter>().toEqualTypeOf<Limiter | RedisLimiter | RemoteLimiter>
 expectTypeOf<Limiters>().toEqualTypeOf<AnyLimiter | readonly AnyLimiter[]>();
 koa(new RedisLimiter({ limits: [] }, { callBuffer: async () => 0 }));
 koa([limiter, new RemoteLimiter({ url: "https://limiter.example", policy: "api" })], { key: (context) => context.user });
+// a program without the types of a framework, as here of Koa, has requests of any type
 koa([limiter, limiter], { key: [undefined, (context) => context.user], store: [store, undefined] });
 const output: Term = { field: ["usage.output_tokens"], weight: 5, otherwise: 0 };
 koa(limiter, { actual: [10, output, { header: "x-used" }, { bytes: 4 }], countIf: { status: [401, "500-599"] }, ifUnknown: "seen" });
 koa(limiter, { countIf: { header: "x-login", value: "failed" } });
 
-const middleware = express(limiter, { key: (request) => request.user, cost: 2, headers: "draft-6", store, onError: console.error });
+const middleware = express(limiter, { key: (request) => request.get("x-user"), cost: 2, headers: "draft-6", store, onError: console.error });
 expectTypeOf(middleware).toEqualTypeOf<(request: any, response: any, next: (error?: any) => void) => void>();
-const hook = fastify(limiter, { cost: async (request) => request.body.length });
+const hook = fastify(limiter, { cost: async (request) => request.url.length });
 expectTypeOf(hook).toEqualTypeOf<(request: any, reply: any) => Promise<any>>();
 const ofHono = hono(limiter, { ip: (context) => context.env.address });
 expectTypeOf(ofHono).toEqualTypeOf<(context: any, next: () => Promise<void>) => Promise<any>>();
 expectTypeOf(koa(limiter)).toEqualTypeOf<(context: any, next: () => Promise<any>) => Promise<any>>();
+
+express(async (request) => (request.path === "/login" ? [limiter, limiter] : limiter), { skip: (request) => request.path === "/healthz" });
+hono((context: { plan: "free" | "pro" }) => ({ free: limiter, pro: limiter })[context.plan], { respond: (told, context) => context.plan === "pro" ? told : undefined });
+koa(limiter, { respond: ({ refusal }) => refusal && { refusal: { ...refusal, status: 503 } } });
+// @ts-expect-error a function chooses limiters
+express(() => "pro");
 
 interface Info {
   address: string;

@@ -62,7 +62,7 @@ const problem = (status, type, title, rest) => [status, { type, title, status, .
 const plain = [["cache-control", "no-store"], ["content-type", "application/problem+json"]];
 const refused = [
   ...problem(429, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota exceeded", {
-    detail: "the same request is granted in 2800000000 µs", "violated-policies": ["api"], retry_after_us: 2_800_000_000,
+    detail: "the same request is granted in 2800 s", "violated-policies": ["api"], retry_after_us: 2_800_000_000,
   }),
   ...plain, ["ratelimit", '"api";r=0;t=2800'], ["ratelimit-policy", '"api";q=2;w=3600'], ["retry-after", "2800"],
 ];

@@ -12,7 +12,7 @@ import { startServer } from "./redis.mjs";
 
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
-link(folder, ["expect-type", "express", "express-rate-limit", "fastify", "hono", "ioredis", "koa", "redis"]);
+link(folder, ["@types/express", "expect-type", "express", "express-rate-limit", "fastify", "hono", "ioredis", "koa", "redis"]);
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
@@ -30,16 +30,16 @@ test("the tarball has exactly the files that are needed", () => {
     ...ofDropin, ...dropin.map((name) => `dropin/${name}.d.ts`),
     "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
     "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
-    "dist/index.d.cts",
+    "dist/index.d.cts", "dist/policy.d.cts",
     ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), "dist/node.cjs", "dist/node.cjs.map", "dist/node.js", "dist/node.js.map",
-    "dist/redis.d.cts", ...["node.cjs", "node.cjs.map", "node.js", "node.js.map"].map((name) => `dist/redis/${name}`),
+    "dist/redis.d.cts", ...["command.js", "command.js.map", "node.cjs", "node.cjs.map", "node.js", "node.js.map"].map((name) => `dist/redis/${name}`),
     "dist/remote.cjs", "dist/remote.cjs.map", "dist/remote.d.cts", "dist/remote.js", "dist/remote.js.map",
     "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
     "dist/toml.d.cts", "dist/toml/browser.cjs", "dist/toml/browser.cjs.map", "dist/toml/browser.js", "dist/toml/browser.js.map",
     "dist/toml/edge.js", "dist/toml/edge.js.map", "dist/toml/tidegate.wasm", "dist/toml/workerd.js", "dist/toml/workerd.js.map",
     "dist/worker/build/fields.js", "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm", ...scripts.map((name) => `dist/worker/${name}`),
     "dist/workerd.js", "dist/workerd.js.map",
-    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "redis.d.ts", "remote.d.ts", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
+    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "policy.d.ts", "redis.d.ts", "remote.d.ts", "slim.d.ts", "template/package.json", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
   ].sort());
 });
@@ -103,7 +103,7 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "redis-types.ts", "remote-types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "frameworks-types.ts", "redis-types.ts", "remote-types.ts", "worker-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));

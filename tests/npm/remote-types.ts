@@ -18,7 +18,7 @@ limiter.check("a", { limits: [] });
 limiter.decide("a", { now: 1 });
 // @ts-expect-error: a peek takes nothing
 limiter.peek("a", { idempotencyKey: "x" });
-rateLimit(limiter, { key: (request) => request.user });
+rateLimit(limiter, { key: (request) => request.get("x-user") });
 
 const { signal } = new AbortController();
 const once = { signal, idempotencyKey: "8e03978e" };

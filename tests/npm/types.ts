@@ -3,7 +3,7 @@ import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
   Admission, Answer, Budget, CheckOptions, Committed, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
-  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Reservation, ReserveRequest, Signal, Span, WaitOptions,
+  OlderHeaders, Options, Policy, PolicyFile, Ran, Report, ReporterDecision, ReporterOptions, Request, Reservation, ReserveRequest, Signal, Span, WaitOptions,
   WantedBudget,
 } from "tidegate";
 
@@ -109,7 +109,7 @@ expectTypeOf<Span>().toEqualTypeOf<number | string>();
 
 // every call of a limiter
 
-type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "renew" | "release" | "budget" | "reserve" | "commit" | "refund" | "reset"
+type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "run" | "renew" | "release" | "budget" | "reserve" | "commit" | "refund" | "reset"
   | "resetAll" | "set" | "block" | "report" | "dump" | "restore" | "update" | "limited" | "sweep" | "free" | "prepare" | "keyOf" | "admit" | "giveBack";
 expectTypeOf<keyof Limiter>().toEqualTypeOf<Calls | "size" | "bytes" | "waiting" | typeof Symbol.dispose>();
 
@@ -121,6 +121,15 @@ expectTypeOf(limiter.decide).toEqualTypeOf<(key: string, request?: Request) => G
 expectTypeOf(limiter.peek).toEqualTypeOf<(key: string, request?: Request) => Answer>();
 expectTypeOf(limiter.explain).toEqualTypeOf<(key: string, request?: Request) => Explanation>();
 expectTypeOf(limiter.waitFor).toEqualTypeOf<(key: string, options?: WaitOptions) => Promise<Grant>>();
+expectTypeOf(limiter.run("key", () => 5, { lease: "a" })).toEqualTypeOf<Promise<Ran<number>>>();
+limiter.run("key", async (signal) => fetch("https://origin.example", { signal })).then((ran) => {
+  if (ran.allowed) expectTypeOf(ran.value).toEqualTypeOf<Response>();
+  else expectTypeOf(ran.retryAfterUs).toEqualTypeOf<number>();
+  // @ts-expect-error the request may have been refused
+  ran.value.status;
+});
+// @ts-expect-error a lease that is renewed goes by the clock
+limiter.run("key", () => 5, { now: 5 });
 expectTypeOf(limiter.acquire).toEqualTypeOf<(key: string, request?: Request) => HeldGrant>();
 expectTypeOf(limiter.renew).toEqualTypeOf<(key: string, lease: string, options?: Options & { count?: number }) => HeldAnswer>();
 expectTypeOf(limiter.release).toEqualTypeOf<(key: string, lease: string, options?: Options) => HeldAnswer>();

@@ -61,12 +61,46 @@ test("jitter only delays, by at most its share of the wait", async (t) => {
   let granted = false;
   limiter.waitFor("a", { jitter: 0.5 }).then(() => { granted = true; });
   await settled();
-  timers.tick(1499);
+  timers.tick(1498);
   await settled();
   assert.equal(granted, false);
   timers.tick(1);
   await settled();
   assert.equal(granted, true);
+});
+
+test("at a capacity of 1 the rate is reached, however late the timers are", async (t) => {
+  const LATE = [0, 3, 7, 19, 1, 12, 5, 0, 15, 8];
+  const START_US = START * 1000;
+  const timers = mocked(t);
+  const limiter = new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 1, rate: "50/s" }] });
+  const granted = [];
+  for (let place = 0; place <= 100; place++) limiter.waitFor("a", { jitter: 0 }).then(({ atUs }) => granted.push([atUs - START_US, Date.now() - START]));
+  await settled();
+  for (let place = 1; place <= 100; place++) {
+    t.mock.timers.setTime(START + place * 20 - 1);
+    await settled();
+    const late = LATE[place % LATE.length];
+    t.mock.method(Date, "now", () => START + place * 20 + late);
+    timers.tick(1);
+    await settled();
+    Date.now.mock.restore();
+  }
+  assert.deepEqual(granted.map(([at]) => at), Array.from({ length: 101 }, (_, place) => place * 20_000));
+  for (const [place, [, at]] of granted.entries()) assert.ok(at >= place * 20 && at < place * 20 + 20, `${place}: ${at}`);
+});
+
+test("a timer that is very late grants nothing that the time before has lost", async (t) => {
+  const timers = mocked(t);
+  const limiter = new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 1, rate: "1/s" }] });
+  const granted = [];
+  for (let place = 0; place < 4; place++) limiter.waitFor("a", { jitter: 0 }).then(({ atUs }) => granted.push(atUs / 1000 - START));
+  await settled();
+  t.mock.method(Date, "now", () => START + 5_000);
+  timers.tick(1_000);
+  Date.now.mock.restore();
+  await settled();
+  assert.deepEqual(granted, [0, 5_000]);
 });
 
 test("a request that cannot pass, or one too many, is rejected at once", async () => {
@@ -78,6 +112,13 @@ test("a request that cannot pass, or one too many, is rejected at once", async (
   stop.abort();
   await assert.rejects(blocked, { name: "AbortError" });
   await assert.rejects(limiter.waitFor("a", { cost: 2 }), { code: "COST_EXCEEDS_CAPACITY" });
+  const behind = new Limiter(ONE_PER_SECOND);
+  behind.check("a");
+  const waits = behind.waitFor("a");
+  await assert.rejects(behind.waitFor("a", { cost: 2 }), { code: "COST_EXCEEDS_CAPACITY" }, "although another one waits");
+  assert.equal(behind.waiting, 1);
+  behind.reset("a");
+  await waits;
   for (const [options, code] of [
     [{ cost: 0 }, "INVALID_COST"], [{ now: 5 }, "INVALID_REQUEST"], [{ signal: {} }, "INVALID_REQUEST"],
     [{ jitter: 2 }, "INVALID_REQUEST"], [5, "INVALID_REQUEST"],

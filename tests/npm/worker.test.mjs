@@ -88,6 +88,17 @@ test("the template decides, and what it has counted outlives its end", async () 
   }
 });
 
+test("the template deploys no policy file that is wrong", () => {
+  const file = join(folder, "policies.toml");
+  const right = readFileSync(file, "utf8");
+  writeFileSync(file, right.replace('rate = "10/s"', 'rate = "10/fortnight"'));
+  try {
+    assert.throws(() => bundle(folder, "worker.js"), { message: /policies\.toml: line 6, column \d+: policies\.api\.limits\[0\]\.rate: expected/ });
+  } finally {
+    writeFileSync(file, right);
+  }
+});
+
 test("the docs show the template", () => {
   const [, code] = readFileSync(join(installed, "template/worker.js"), "utf8").split(/^\/\/.*\n/);
   const page = readFileSync(new URL("../../docs/operations.md", import.meta.url), "utf8");

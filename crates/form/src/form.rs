@@ -163,6 +163,16 @@ impl<'t> Node<'t> {
         Ok(Fields(entries))
     }
 
+    /// # Errors
+    /// Fails if the value is not a map, or if a field that is not null has none of these names.
+    pub fn has_only(&self, names: &[&str]) -> Result<(), Error> {
+        let mut given = self.map()?.iter().filter(|entry| !matches!(entry.node.value, Value::Null));
+        match given.find(|entry| !names.contains(&&*entry.name)) {
+            Some(entry) => Err(entry.unknown(&one_of(names))),
+            None => Ok(()),
+        }
+    }
+
     /// The values of a map with any names, sorted by what `parse` makes of the names. TOML refuses a second field of
     /// the same name by itself; in JSON, and for two spellings of one name, this does.
     ///

@@ -88,6 +88,13 @@ pub struct Entry<'t> {
 }
 
 impl<'t> Node<'t> {
+    /// The value of a field of a map; `None` if the map has no such field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&Self> {
+        let Value::Map(entries) = &self.value else { return None };
+        entries.iter().find(|entry| entry.name == name).map(|entry| &entry.node)
+    }
+
     /// The value of a field of a map, to change it; `None` if the map has no such field.
     pub fn field_mut(&mut self, name: &str) -> Option<&mut Self> {
         let Value::Map(entries) = &mut self.value else { return None };

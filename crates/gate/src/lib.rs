@@ -7,6 +7,7 @@
 //! - `decide`: several limits on one request, all or nothing: [`Limits::operate`].
 //! - `policy`: the policy file, from text to [`Policies`]; a [`Resolved`] is a key under its policy.
 //! - `state`: the words of a key, their stored bytes ([`blob`]), and a [`Transaction`] of operations on stored states.
+//! - `describe`: a policy in sentences for people.
 //! - `ask`: what a caller asks for, before it has a policy: an [`Ask`].
 //! - `table`: the store in memory: [`Table`], and the account of a [`Grant`].
 //!
@@ -26,6 +27,7 @@ extern crate std;
 
 mod ask;
 mod decide;
+mod describe;
 mod fnv;
 mod key;
 mod limit;
@@ -39,6 +41,7 @@ pub use ask::{
     Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, ReserveForm, read_json,
 };
 pub use decide::{Effect, Limits, OnChange, PersistAhead, Record, Softness, Verdict};
+pub use describe::{describe, describe_routes};
 pub use fnv::fnv1a;
 pub use key::{
     Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, canonical_key, check_key,

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use tidegate_gate::{Asked, Effect, Kind, Limits, Metering, Micros, Operation, Verdict};
+use tidegate_gate::{Asked, Effect, Limits, Metering, Micros, Operation, Verdict};
 
 use crate::answer::Outcome;
 use crate::meter::Meter;
@@ -95,11 +95,8 @@ impl Lease {
     pub(crate) fn of(asked: &Asked, verdict: &Verdict) -> Option<Self> {
         let (name, resolved) = (asked.lease()?, asked.resolved());
         let limits = resolved.limits().filter(|_| verdict.decision.is_allowed());
-        let leases = limits.into_iter().flat_map(Limits::iter);
-        let leases = leases.filter(|limit| limit.limit.kind() == Kind::Lease);
-        let shortest = leases.map(|limit| limit.limit.period()).min()?;
+        let renew_every = limits.and_then(Limits::renew_every)?;
         let (policy, key) = (resolved.policy().name().into(), resolved.written_key().into());
-        let renew_every = Micros(shortest.0 / 3);
         Some(Self { policy, key, name: name.into(), renew_every })
     }
 }

@@ -1,6 +1,6 @@
 // Reads the options of the calls about keys. Which options a call has, and what each of them may be, stands in lists below.
 import { coded } from "./errors.js";
-import { clock, policyJson, requirePlain, requireText, requireType, requireWhole, unknownField, wrongType } from "./input.js";
+import { clock, policyJson, requireNow, requirePlain, requireText, requireType, requireWhole, unknownField, wrongType } from "./input.js";
 
 /** @import { ErrorCode } from "./index.js" */
 /** @import { Invalid } from "./input.js" */
@@ -98,7 +98,7 @@ function readField(call, argument, given, name, fields) {
     call.cost = cost;
   } else if (name === "now" && fields.now !== undefined) {
     const { now } = given;
-    if (now !== undefined) isNumber(now, fields.now);
+    if (now !== undefined) requireNow(now);
     call.now = now;
   } else {
     readOther(call, argument, given, name, fields);
@@ -143,8 +143,6 @@ function limitsText(limits) {
 
 /** @type {FieldRule["check"]} */
 const isText = (value, { name, code }) => requireText(name, code, value);
-/** @type {FieldRule["check"]} */
-const isNumber = (value, { name, code }) => requireType(name, code, value, "number");
 // checked here, because JSON cannot write NaN
 /** @type {FieldRule["check"]} */
 const isWhole = (value, { name, code, least, most }) => {
@@ -161,7 +159,7 @@ const NEEDED = { ...QUANTITY, required: true };
 /** @type {FieldRule} */
 const COST = { ...QUANTITY, code: "INVALID_COST" };
 /** @type {FieldRule} */
-const NOW = { check: isNumber, code: "INVALID_NOW" };
+const NOW = { check: requireNow, code: "INVALID_NOW" };
 /** @type {any} it is checked where it is read: by `limitsText` or `spanUs` */
 const ANY = { check() {} };
 const LIMITS = ANY;
@@ -185,6 +183,8 @@ export const REQUEST = fieldList({ cost: COST, ...FIELDS, ...EVERY });
 export const ACQUISITION = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, ...EVERY });
 /** The options of `waitFor`, which goes by the clock. */
 export const WAIT = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, limits: LIMITS, signal: SIGNAL, jitter: JITTER });
+/** The options of `run`, which goes by the clock. */
+export const RUN = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, limits: LIMITS });
 /** What `reserve` takes: a cost of 0 reserves nothing. */
 export const RESERVATION = fieldList({
   cost: { ...COST, least: 1 }, class: TEXT, id: TEXT, signalPpm: FIELDS.signalPpm, draw: FIELDS.draw, timeToLive: ANY, now: NOW,

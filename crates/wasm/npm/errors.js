@@ -39,7 +39,9 @@ export class FullError extends LimiterError {}
 const NOWHERE = { __proto__: null, line: 0, column: 0, path: "" };
 
 const FULL = ["TABLE_FULL", "TOO_MANY_LIMITS", "TOO_MANY_WAITERS"];
-const OTHERS = ["NOT_INITIALIZED", "UNAVAILABLE", "UNAUTHORIZED", "FREED", "NO_RANDOMNESS", "NEEDS_LEASE", "NEVER_GRANTED"];
+const OTHERS = [
+  "NOT_INITIALIZED", "UNAVAILABLE", "UNAUTHORIZED", "FREED", "NO_RANDOMNESS", "NEEDS_LEASE", "LEASE_LOST", "NEVER_GRANTED",
+];
 
 /**
  * The error of this code.

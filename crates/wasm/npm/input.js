@@ -21,6 +21,9 @@ export function wrongType(field, code, found, expected) {
 export function policyText(policy) {
   if (typeof policy === "string") {
     if (!policy.isWellFormed()) throw loneSurrogate(policy);
+    if (A_PATH.test(policy)) {
+      throw invalidPolicy("", `expected the text of a policy, found the path ${shortened(policy)}: read the file first`);
+    }
     return requireShort("policy", "INVALID_POLICY", policy, MOST_POLICY);
   }
   if (typeof policy !== "object" || policy === null || Array.isArray(policy)) {
@@ -48,14 +51,14 @@ export function limiterOptions(options) {
  */
 export function middlewareOptions(options, among) {
   const read = known("options", "INVALID_OPTION", options, [
-    "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "onError",
+    "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "skip", "respond", "onError",
   ]);
   const { actual, countIf, ifUnknown } = read;
   if ((actual ?? countIf ?? ifUnknown) !== undefined) {
     read.metering = policyJson({ actual, count_if: countIf, if_unknown: ifUnknown }, invalidOption, "", 0);
   }
   requireText("options.headers", "INVALID_OPTION", read.headers, OPTIONAL);
-  for (const name of ["key", "ip", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
+  for (const name of ["key", "ip", "skip", "respond", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
   if (typeof read.cost !== "function" && read.cost !== undefined) {
     requireType("options.cost", "INVALID_OPTION", read.cost, "number");
     requireWhole("options.cost", "INVALID_OPTION", read.cost, 0, Number.MAX_SAFE_INTEGER);
@@ -115,7 +118,7 @@ export function admissionOptions(options) {
 export function updateOptions(options) {
   const { policy, now = clock() } = known("options", "INVALID_OPTION", options, ["policy", "now"]);
   requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
-  requireNumber("now", "INVALID_NOW", now);
+  requireNow(now);
   return { policy, now };
 }
 
@@ -146,6 +149,8 @@ export function dumpBytes(dump) {
   }
 }
 
+/** What no policy is: a line without the signs that TOML and JSON need, which ends as the name of a file. */
+const A_PATH = /^[^\n={]+\.(toml|json)$/;
 const MOST_POLICY = 1_048_576;
 // The gate's own bound is lower. This bound only keeps a long text from exhausting the memory first.
 const MOST_TEXT = 1_000;
@@ -169,6 +174,21 @@ export function requireCostAndTime(cost, now) {
   requireWhole("cost", "INVALID_COST", cost, 0, Number.MAX_SAFE_INTEGER);
   requireTime(now);
 }
+
+/**
+ * Checks the type of a time that the caller gives, and that it is no `Date.now()`, which would make a window of 1 s last 1,000 s. Clocks
+ * of tests begin near 0, so only what is also close to the real clock is refused.
+ *
+ * @type {(now: any) => void}
+ */
+export function requireNow(now) {
+  requireNumber("now", "INVALID_NOW", now);
+  if (now >= 1e12 && now <= 1e13 && Math.abs(now - Date.now()) <= DAY_MS) {
+    throw coded("INVALID_NOW", `\`now\`: expected microseconds, found ${now}, which is \`Date.now()\` in milliseconds: multiply it by 1000`);
+  }
+}
+
+const DAY_MS = 86_400_000;
 
 /** @type {(now: number) => void} */
 export function requireTime(now) {
@@ -197,6 +217,11 @@ export function requireWellFormed(field, code, text) {
 /** @type {(field: string, code: ErrorCode, value: unknown) => void} */
 export function requireNumber(field, code, value) {
   requireType(field, code, value, "number");
+}
+
+/** @type {(field: string, value: unknown) => void} */
+export function requireFunction(field, value) {
+  requireType(field, "INVALID_REQUEST", value, "function");
 }
 
 /** Microseconds since the Unix epoch. */

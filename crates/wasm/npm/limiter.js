@@ -2,15 +2,16 @@
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
 import { Grant, addSoft, hasLease, isDenied, readAdmission, readAnswer, readReservation, ruleOf } from "./answer.js";
 import {
-  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, WAIT, callOptions,
+  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, RUN, WAIT, callOptions,
 } from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
   admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, policyText, requestFacts,
-  requireCostAndTime, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
+  requireCostAndTime, requireFunction, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
 import { prepared } from "./prepared.js";
+import { running } from "./running.js";
 import { spanUs } from "./span.js";
 import { Waiting } from "./waiting.js";
 
@@ -114,17 +115,26 @@ export class Limiter {
     return this.#request(key, callOptions("request", request, ACQUISITION), ACQUIRES);
   }
 
+  /** @type {declared.Limiter["run"]} */
+  async run(key, fn, request) {
+    requireFunction("fn", fn);
+    const grant = this.#request(key, callOptions("request", request, RUN), ACQUIRES);
+    return running(grant, this.#native.renewEveryUs(this.#writeKey(key)), fn);
+  }
+
   /** @type {declared.Limiter["waitFor"]} */
   async waitFor(key, options) {
     const read = callOptions("options", options, WAIT);
     if (typeof key !== "string") throw notAKey(key);
     this.#inUse();
     this.#waiting ??= new Waiting(this.#maxWaiters);
-    const ask = () => {
-      read.now = clock();
+    /** @type {(now: number) => declared.Grant} */
+    const ask = (now) => {
+      read.now = now;
       return this.#request(key, read);
     };
-    return this.#waiting.wait(key, ask, read);
+    const look = () => this.#decide(key, read, read.cost ?? this.#defaultCost, LOOKS, readAnswer);
+    return this.#waiting.wait(key, ask, look, read);
   }
 
   /** @type {declared.Limiter["renew"]} */

@@ -259,6 +259,19 @@ export interface AsyncLimiter<Own = object> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** What `run` resolves to: a grant, which has released its lease, and what the function has returned. */
+export type Ran<T> = HeldGrant & ({
+  /** The request passes, so the function was called. */
+  readonly allowed: true;
+  /** What the function has returned. */
+  readonly value: T;
+} | {
+  /** The request was refused, so the function was not called. */
+  readonly allowed: false;
+  /** Absent. */
+  readonly value?: undefined;
+});
+
 /**
  * Limits many keys by one policy, together with all processes that use the same Redis, policy and prefix: of Node, and of the native
  * host, whose script, names and bytes these are.
@@ -281,6 +294,18 @@ export interface RedisLimiter extends AsyncLimiter<Options> {
   peek(key: string, request?: Request): Promise<Answer>;
   decide(key: string, request?: Request): Promise<Grant>;
   acquire(key: string, request?: Request): Promise<HeldGrant>;
+
+  /**
+   * Acquires a lease, calls `fn` if the answer allows it, and releases the lease when `fn` has ended, also if it throws. Meanwhile the
+   * lease is renewed, each time that a third of its time to live has passed. The timers keep no process alive.
+   *
+   * @param fn gets a signal, which is aborted if the lease is lost, with an error `LEASE_LOST`: then others may hold its place. It is
+   *   lost, too, if Redis could not be asked for its time to live
+   * @param request a request as of `acquire`, without `now`: a lease that is renewed goes by the clock
+   * @throws {LimiterError} as `acquire`, and what `fn` throws
+   */
+  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
+
   reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
 
   /** Checks the options of middleware, as `prepare` of a `Limiter` does. */

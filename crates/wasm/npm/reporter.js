@@ -1,7 +1,7 @@
 // Checks types and reads the clock. WebAssembly decides.
 import { NativeReporter as Native, requireMemory } from "#native";
 import { caught, coded } from "./errors.js";
-import { clock, reporterOptions, requireNumber } from "./input.js";
+import { clock, reporterOptions, requireNow, requireNumber } from "./input.js";
 import { requireReady } from "./module.js";
 
 /** @import * as declared from "./index.js" */
@@ -64,7 +64,7 @@ export class Reporter {
 
   /** @type {(now: number) => Native} */
   #inUse(now) {
-    requireNumber("now", "INVALID_NOW", now);
+    requireNow(now);
     if (this.#native === undefined) throw coded("FREED", "the reporter has been freed");
     return this.#native;
   }

@@ -1,8 +1,9 @@
 // Requests that wait until they are granted, in the order in which they came.
 import { coded } from "./errors.js";
+import { clock } from "./input.js";
 
-/** @import { Grant, Signal, WaitOptions } from "./index.js" */
-/** @typedef {() => Grant} Ask */
+/** @import { Answer, Grant, Signal, WaitOptions } from "./index.js" */
+/** @typedef {(now: number) => Grant} Ask asks at a time in microseconds */
 /**
  * @typedef {object} Waiter
  * @property {string} key
@@ -13,9 +14,17 @@ import { coded } from "./errors.js";
  * @property {Signal | undefined} signal
  */
 /** @typedef {{ waiters: Set<Waiter>, abort: () => void }} Listening */
-/** @typedef {{ waiters: Set<Waiter>, timer: ReturnType<typeof setTimeout> | undefined }} Queue */
+/**
+ * @typedef {object} Queue
+ * @property {Set<Waiter>} waiters
+ * @property {ReturnType<typeof setTimeout> | undefined} timer
+ * @property {number} dueUs when the first request passes
+ * @property {number} waitUs how long it waits until then
+ */
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** A timer that is later than this has lost its turn. */
+const LATE_US = 100_000;
 
 /** The requests that wait, by key. Only the first one of a key has a timer. */
 export class Waiting {
@@ -37,19 +46,19 @@ export class Waiting {
 
   /**
    * Waits until `ask` returns a grant. `ask` is called when it is this request's turn, and again each time that the
-   * wait of its refusal has passed.
+   * wait of its refusal has passed. Until then `look` says whether the request can ever pass.
    *
-   * @type {(key: string, ask: Ask, options: Pick<WaitOptions, "signal" | "jitter">) => Promise<Grant>}
+   * @type {(key: string, ask: Ask, look: () => Answer, options: Pick<WaitOptions, "signal" | "jitter">) => Promise<Grant>}
    */
-  wait(key, ask, { signal, jitter = 0.1 }) {
+  wait(key, ask, look, { signal, jitter = 0.1 }) {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) throw signal.reason;
-      const first = this.#queues.has(key) ? undefined : ask();
+      const first = this.#queues.has(key) ? undefined : ask(clock());
       if (first?.allowed) {
         resolve(first);
         return;
       }
-      requireSomeTime(first);
+      requireSomeTime(first ?? look());
       if (this.#count >= this.#most) {
         throw coded("TOO_MANY_WAITERS", `expected at most ${this.#most} waiting requests, found one more`);
       }
@@ -61,9 +70,9 @@ export class Waiting {
         queue.waiters.add(waiter);
         return;
       }
-      const started = { waiters: new Set([waiter]), timer: undefined };
+      const started = { waiters: new Set([waiter]), timer: undefined, dueUs: 0, waitUs: 0 };
       this.#queues.set(key, started);
-      this.#serveLater(key, started, waiter, /** @type {Grant} */ (first).retryAfterUs); // without a queue it has asked
+      this.#serveLater(key, started, waiter, /** @type {Grant} */ (first)); // without a queue it has asked
     });
   }
 
@@ -74,7 +83,7 @@ export class Waiting {
    */
   wake(key) {
     const queue = this.#queues.get(key);
-    if (queue !== undefined) this.#serve(key, queue);
+    if (queue !== undefined) this.#serve(key, queue, clock());
   }
 
   wakeAll() {
@@ -97,16 +106,16 @@ export class Waiting {
     return this.#count;
   }
 
-  /** @type {(key: string, queue: Queue) => void} */
-  #serve(key, queue) {
+  /** @type {(key: string, queue: Queue, now: number) => void} */
+  #serve(key, queue, now) {
     clearTimeout(queue.timer);
     for (const waiter of queue.waiters) {
       let said;
       try {
-        said = waiter.ask();
+        said = waiter.ask(now);
         if (!said.allowed) {
           requireSomeTime(said);
-          this.#serveLater(key, queue, waiter, said.retryAfterUs);
+          this.#serveLater(key, queue, waiter, said);
           return;
         }
       } catch (error) {
@@ -120,11 +129,26 @@ export class Waiting {
   /**
    * Sets the timer, a little late, so that processes which share an upstream do not come at the same moment.
    *
-   * @type {(key: string, queue: Queue, waiter: Waiter, waitUs: number) => void}
+   * @type {(key: string, queue: Queue, waiter: Waiter, said: Grant) => void}
    */
-  #serveLater(key, queue, { jitter }, waitUs) {
-    const wait = Math.max(1, Math.ceil((waitUs / 1000) * (1 + jitter * Math.random())));
-    queue.timer = setTimeout(() => this.#serve(key, queue), Math.min(wait, LONGEST_TIMER_MS));
+  #serveLater(key, queue, { jitter }, { atUs, retryAfterUs }) {
+    queue.dueUs = atUs + retryAfterUs;
+    queue.waitUs = retryAfterUs;
+    const wait = Math.max(1, (queue.dueUs - clock()) / 1000);
+    const late = Math.floor(wait * jitter * Math.random());
+    queue.timer = setTimeout(() => this.#serve(key, queue, this.#turnOf(queue)), Math.min(Math.ceil(wait) + late, LONGEST_TIMER_MS));
+  }
+
+  /**
+   * The time at which the first request asks: when it was due if its timer is a little late. Otherwise a bucket of one token, which
+   * holds nothing back for the next request, would lose all that timers are late.
+   *
+   * @type {(queue: Queue) => number}
+   */
+  #turnOf({ dueUs, waitUs }) {
+    const now = clock();
+    const lateUs = now - dueUs;
+    return lateUs >= 0 && lateUs < Math.min(waitUs, LATE_US) ? dueUs : now;
   }
 
   /**
@@ -187,9 +211,9 @@ export class Waiting {
 /**
  * Refuses to wait where no wait helps.
  *
- * @type {(said: Grant | undefined) => void}
+ * @type {(said: Answer) => void}
  */
 function requireSomeTime(said) {
-  if (!said?.denied) return;
+  if (!said.denied) return;
   throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
 }

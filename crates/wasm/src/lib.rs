@@ -7,6 +7,8 @@
 
 mod answer;
 mod chance;
+#[cfg(feature = "check")]
+mod check;
 mod failure;
 #[cfg(feature = "middleware")]
 mod fields;
@@ -19,6 +21,8 @@ mod policy;
 mod redis;
 mod reporter;
 
+#[cfg(feature = "check")]
+pub use check::described;
 pub use limiter::{Limiter, module_memory, require_memory, span_of};
 #[cfg(feature = "redis")]
 pub use redis::{Authority, long_key};

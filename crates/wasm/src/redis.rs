@@ -75,6 +75,8 @@ struct Waiting {
 struct Said {
     passes: bool,
     lease: Option<String>,
+    /// How often to renew the lease.
+    renew_every: Option<Micros>,
     /// Why Redis has not decided.
     degraded: Option<String>,
     failure: Option<Failure>,
@@ -227,6 +229,13 @@ impl Authority {
         self.said.lease.take()
     }
 
+    /// The µs after which to renew the lease of the last answer; 0 without one.
+    #[wasm_bindgen(js_name = renewEveryUs)]
+    #[must_use]
+    pub fn renew_every_us(&self) -> f64 {
+        self.said.renew_every.map_or(0.0, |every| from_quantity(every.0))
+    }
+
     /// Why Redis has not decided on the last answer, so that the policy's `on_error` has.
     pub fn degraded(&mut self) -> Option<String> {
         self.said.degraded.take()
@@ -281,7 +290,8 @@ impl Authority {
             return Said { served: middleware::served(*asking, answer), ..Said::default() };
         }
         let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
-        let mut said = Said { lease, ..Said::default() };
+        let renew_every = resolved.limits().and_then(Limits::renew_every);
+        let mut said = Said { lease, renew_every, ..Said::default() };
         match answer {
             Ok(verdict) => {
                 let verdict = asked.map_or(verdict.clone(), |asked| asked.said(verdict));

@@ -8,9 +8,9 @@ use super::warn;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tidegate::clock;
-use tidegate::describe::{describe, routes};
 use tidegate::gate::{
-    Ask, Bounded, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted,
+    Ask, Bounded, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, describe,
+    describe_routes,
 };
 use tidegate::store::RedisOptions;
 
@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let (policies, _) = arguments.policies.read()?;
     let Some(key) = &arguments.key else {
-        if let Some(routes) = routes(policies.gateway()) {
+        if let Some(routes) = describe_routes(policies.gateway()) {
             say(&routes)?;
         }
         for policy in policies.all() {

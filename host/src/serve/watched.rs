@@ -2,12 +2,12 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
+use tidegate_gate::describe;
 use tidegate_http::{KeysAs, Limited, Status, Watched};
 
 use super::files::InForce;
 use super::server::Server;
 use crate::clock;
-use crate::describe::describe;
 
 impl Server {
     pub(super) fn watched(&self, in_force: &InForce, what: Watched, clear: bool) -> String {

@@ -129,6 +129,14 @@ impl Limits {
         self.records.iter().flat_map(Record::limits)
     }
 
+    /// How often to renew a lease: a third of its shortest time to live, so that it outlives one renewal that fails. `None` if no limit
+    /// holds leases.
+    #[must_use]
+    pub fn renew_every(&self) -> Option<Micros> {
+        let leases = self.iter().filter(|limit| limit.limit.kind() == Kind::Lease);
+        leases.map(|limit| limit.limit.period()).min().map(|shortest| Micros(shortest.0 / 3))
+    }
+
     /// The records, sorted by depth with the shortest part of the key first.
     #[must_use]
     pub fn records(&self) -> &[Record] {

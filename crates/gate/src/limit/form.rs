@@ -13,7 +13,7 @@ use crate::name::Name;
 use crate::units::{Percent, RateForm, Span, WindowForm};
 use tidegate_core::shed::Share;
 use tidegate_form::Bounded;
-use tidegate_form::{Error, Form, Node, form};
+use tidegate_form::{Error, Form, Node, Value, form};
 
 macro_rules! algorithm_name {
     ([$($(#[$about:meta])* $name:ident($config:ty),)*]) => {
@@ -27,6 +27,10 @@ macro_rules! algorithm_name {
                 node.one_of(&[$((<$config as Algorithm>::NAME, Self::$name),)*])
             }
         }
+
+        /// The names of the algorithms, and the fields of each.
+        const FIELDS: &[(&str, &[&str])] =
+            &[$((<$config as Algorithm>::NAME, <$config as Algorithm>::FIELDS),)*];
     };
 }
 
@@ -173,8 +177,22 @@ impl Form for LimitEntry {
         node.must_be_map(
             "a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }",
         )?;
+        has_fields_of_its_algorithm(node)?;
         Self::new(node.read()?).map_err(Error::plain)
     }
+}
+
+/// Refuses a field that a limit of this algorithm does not have, before the form refuses one that no algorithm has: the error then
+/// lists fewer fields. The form refuses an algorithm that is missing or unknown.
+fn has_fields_of_its_algorithm(node: &Node<'_>) -> Result<(), Error> {
+    let Some(Value::Text(name)) = node.field("algorithm").map(|node| &node.value) else {
+        return Ok(());
+    };
+    let Some((_, fields)) = FIELDS.iter().find(|(known, _)| known == name) else {
+        return Ok(());
+    };
+    let own: [&str; 6] = ["algorithm", "name", "depth", "shadow", "warn_at", "payer"];
+    node.has_only(&[&own, *fields].concat())
 }
 
 impl LimitEntry {

@@ -166,17 +166,17 @@ pub(crate) fn refused(result: &CheckResult<'_>, verdict: &Verdict, wait: Micros)
     let names: Vec<_> = violated().map(|limit| result.name_of(limit)).collect();
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
     let is_hint = wait < verdict.decision.retry_after();
-    let wait = wait.0;
+    let seconds = wait.0.div_ceil(1_000_000); // as `Retry-After`; `retry_after_us` is exact
     let detail = match problem {
-        _ if names.is_empty() => alloc::format!("the key is blocked for {wait} µs"),
+        _ if names.is_empty() => alloc::format!("the key is blocked for {seconds} s"),
         Problem::ReducedCapacity => {
-            alloc::format!("the service is shedding load; try again in {wait} µs")
+            alloc::format!("the service is shedding load; try again in {seconds} s")
         }
-        _ if is_hint => alloc::format!("all places are taken; try again in {wait} µs"),
-        _ => alloc::format!("the same request is granted in {wait} µs"),
+        _ if is_hint => alloc::format!("all places are taken; try again in {seconds} s"),
+        _ => alloc::format!("the same request is granted in {seconds} s"),
     };
     let violated_policies = names.as_slice();
-    let retry_after_us = Some(wait);
+    let retry_after_us = Some(wait.0);
     problem.with(Body { detail, policy, violated_policies, retry_after_us, ..Body::default() })
 }
 

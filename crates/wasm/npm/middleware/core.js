@@ -1,40 +1,93 @@
 // What all adapters share. An adapter says where its framework has the parts of a request, and how it answers.
-import { Limiting } from "./limiting.js";
+import { Limiting, grantedOf } from "./limiting.js";
 import { LISTS, limitingTogether } from "./several.js";
 
 export { soon } from "./limiting.js";
 
 /** @import { Admission, AnyLimiter, Limiters, MiddlewareOptions } from "./options.js" */
+/** @import { LimitersOf, Told } from "./options.js" */
 /** @import { Facts, Said } from "./limiting.js" */
+/** @typedef {(...request: any[]) => Promise<Said>} Decide */
 /** @typedef {(name: string, value: string) => void} AddHeader */
 
 /**
  * Returns a function that decides on a request. `facts` reads `{ header, query, ip }` of the arguments with which the
  * framework calls its middleware.
  *
- * @param {Limiters} limiters
+ * @param {Limiters | LimitersOf} limiters
  * @param {MiddlewareOptions | undefined} options
  * @param {(...request: any[]) => Facts} facts
- * @returns {(...request: any[]) => Promise<Said>}
+ * @returns {Decide}
  */
 export function limiting(limiters, options = {}, facts) {
-  const decide = Array.isArray(limiters) ? limitingTogether(limiters, options, facts) : limitingAlone(/** @type {AnyLimiter} */ (limiters), options, facts);
+  /** @type {MiddlewareOptions & { __proto__?: null }} */
+  const own = { __proto__: null, ...options };
+  const { skip, respond } = own;
+  const decide = typeof limiters === "function" ? limitingByChoice(limiters, options, facts) : limitingBy(limiters, options, facts);
   return async (...request) => {
     try {
-      return await decide(...request);
+      if (await skip?.(...request)) return SKIPPED;
+      const said = await decide(...request);
+      return respond === undefined ? said : await responded(said, respond, request);
     } catch (error) {
       throw asObject(error);
     }
   };
 }
 
-/** @type {(limiter: AnyLimiter, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => (...request: any[]) => Promise<Said>} */
+/** @type {Said} */
+const SKIPPED = { headers: [], refusal: undefined, held: undefined, granted: undefined };
+
+/** @type {(limiters: Limiters, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => Decide} */
+function limitingBy(limiters, options, facts) {
+  return Array.isArray(limiters) ? limitingTogether(limiters, options, facts) : limitingAlone(/** @type {AnyLimiter} */ (limiters), options, facts);
+}
+
+/**
+ * Decides by the limiters that a function chooses. What each of them needs is made when it is chosen first.
+ *
+ * @type {(choose: LimitersOf, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => Decide}
+ */
+function limitingByChoice(choose, options, facts) {
+  /** @type {WeakMap<object, Decide>} */
+  const known = new WeakMap();
+  return async (...request) => {
+    const limiters = await choose(...request);
+    let decide = known.get(limiters);
+    if (decide === undefined) {
+      decide = limitingBy(limiters, options, facts); // it refuses what is no limiter
+      known.set(limiters, decide);
+    }
+    return decide(...request);
+  };
+}
+
+/** @type {(limiter: AnyLimiter, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => Decide} */
 function limitingAlone(limiter, options, facts) {
   const one = new Limiting(limiter, options, facts);
   return async (...request) => {
     const key = await one.keyOf(request);
-    return typeof key === "string" ? one.ask(key, await one.unitsOf(request)) : key;
+    if (typeof key !== "string") return key;
+    const said = await one.ask(key, await one.unitsOf(request));
+    return said.refusal === undefined ? { ...said, granted: grantedOf([{ one, key, said }]) } : said;
   };
+}
+
+/**
+ * Lets the option `respond` change what the client is told. A refusal stays one.
+ *
+ * @type {(said: Said, respond: NonNullable<MiddlewareOptions["respond"]>, request: any[]) => Promise<Said>}
+ */
+async function responded(said, respond, request) {
+  const { headers, refusal } = said;
+  try {
+    /** @type {Partial<Told>} */
+    const told = { headers, refusal, ...await respond({ headers, refusal }, ...request) };
+    return { ...said, headers: told.headers ?? headers, refusal: refusal && (told.refusal ?? refusal) };
+  } catch (error) {
+    said.held?.done(2);
+    throw error;
+  }
 }
 
 /**

@@ -4,16 +4,17 @@
  * @module tidegate/fetch
  */
 
-import type { Limiter, Limiters, MiddlewareOptions, Store } from "./options.js";
+import type { Limiter, Limiters, LimitersOf, MiddlewareOptions, Store } from "./options.js";
 
 export type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
+export type { Granted, LimitersOf, Told } from "./options.js";
 
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are
  * addresses.
  */
 export function rateLimit<Request, Rest extends unknown[], Response>(
-  limiter: Limiters,
+  limiter: Limiters | LimitersOf<[request: Request, ...rest: Rest]>,
   handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
   options?: MiddlewareOptions<[request: Request, ...rest: Rest]>,
 ): (request: Request, ...rest: Rest) => Promise<Response>;

@@ -7,7 +7,7 @@ export { MemoryStore } from "./store.js";
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is.
  *
- * @type {(limiter: import("./options.js").Limiters, handler: (...request: any[]) => any, options?: import("./options.js").MiddlewareOptions) => (...request: any[]) => Promise<any>}
+ * @type {(limiter: import("./options.js").Limiters | import("./options.js").LimitersOf, handler: (...request: any[]) => any, options?: import("./options.js").MiddlewareOptions) => (...request: any[]) => Promise<any>}
  */
 export function rateLimit(limiter, handler, options) {
   const limit = limiting(limiter, options, fetchFacts);

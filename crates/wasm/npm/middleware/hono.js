@@ -13,8 +13,9 @@ export function rateLimit(limiter, options) {
     return env?.incoming === undefined ? facts : { ...facts, ip: nodeFacts(env.incoming).ip };
   });
   return async (context, next) => {
-    const { headers, refusal, held } = await limit(context);
+    const { headers, refusal, held, granted } = await limit(context);
     if (refusal !== undefined) return new Response(refusal.body, { status: refusal.status, headers: /** @type {any} */ (headers) });
+    if (granted !== undefined) context.set("rateLimit", granted);
     const respond = async () => {
       await next();
       /** @type {import("./core.js").AddHeader} */

@@ -9,11 +9,14 @@ import { limitingNode } from "./node.js";
 export function rateLimit(limiter, options) {
   const limit = limitingNode(limiter, options, ({ req, res, ip }) => ({ request: req, response: res, ip }));
   return async (context, next) => {
-    const { headers, refusal } = await limit(context);
+    const { headers, refusal, granted } = await limit(context);
     /** @type {import("./core.js").AddHeader} */
     const append = (name, value) => context.append(name, value);
     addHeaders(headers, append, (name, value) => context.set(name, value));
-    if (refusal === undefined) return next();
+    if (refusal === undefined) {
+      if (granted !== undefined) context.state.rateLimit = granted;
+      return next();
+    }
     context.status = refusal.status;
     context.body = refusal.body;
   };

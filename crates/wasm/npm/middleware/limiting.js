@@ -1,13 +1,14 @@
 // A limiter and what its middleware asks it.
 import { MemoryStore } from "./store.js";
 
+/** @import { Granted } from "./options.js" */
 /** @import { Admission, AnyLimiter, KeyOf, MiddlewareOptions, Store } from "./options.js" */
 /** @typedef {{ header: (name: string) => string | undefined, query: string, ip?: string }} Facts */
 /** @typedef {0 | 1 | 2} End 0 if a response came whole, 1 if it broke off, 2 if there was none */
 /** @typedef {{ answered: (status: number, header: (name: string) => unknown) => boolean, push: (bytes: Uint8Array) => void, finish: (end: End) => number, free: () => void }} Meter */
 /** @typedef {{ begin: (units: number) => Meter }} Metering */
 /** @typedef {{ renewUntil: number, meter?: Pick<Meter, "answered" | "push">, done: (end: End) => void, drop: () => void }} Held `drop` ends the renewals alone */
-/** @typedef {Admission & { held?: Held }} Said */
+/** @typedef {Admission & { held?: Held, granted?: Granted }} Said */
 
 /** A limiter and what its middleware asks it. */
 export class Limiting {
@@ -90,6 +91,24 @@ export class Limiting {
       await report(this.#options.onError, error);
     }
   }
+}
+
+/**
+ * What the handler of a request gets, by its limiters, keys and answers.
+ *
+ * @type {(passed: { one: Limiting, key: string, said: Said }[]) => Granted}
+ */
+export function grantedOf(passed) {
+  let isBack = false;
+  return {
+    keys: passed.map(({ key }) => key),
+    remaining: Math.min(...passed.map(({ said }) => said.remaining ?? Infinity)),
+    async giveBack() {
+      if (isBack) return;
+      isBack = true;
+      for (const { one, key, said } of passed) await one.giveBack(key, said);
+    },
+  };
 }
 
 /**

@@ -5,7 +5,7 @@ import { limiting } from "./core.js";
  * Returns a function that decides on a request and holds its lease until the response has ended or the client is gone.
  * `parts` finds Node's own `{ request, response }` in the arguments of the middleware, and the address that the framework tells.
  *
- * @type {(limiter: import("./options.js").Limiters, options: import("./options.js").MiddlewareOptions | undefined, parts: (...all: any[]) => { request: any, response?: any, ip?: string }) => (...all: any[]) => Promise<import("./limiting.js").Said>}
+ * @type {(limiter: import("./options.js").Limiters | import("./options.js").LimitersOf, options: import("./options.js").MiddlewareOptions | undefined, parts: (...all: any[]) => { request: any, response?: any, ip?: string }) => (...all: any[]) => Promise<import("./limiting.js").Said>}
  */
 export function limitingNode(limiter, options, parts) {
   const limit = limiting(limiter, options, (...all) => {

@@ -32,6 +32,10 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
    * each of them.
    */
   store?: Store | readonly (Store | undefined)[];
+  /** Whether a request passes without being counted, and without headers. */
+  skip?: (...request: Request) => boolean | Promise<boolean>;
+  /** Changes what the client is told: the headers of any response, and the status and the body of a refusal. Returns what it changes. */
+  respond?: (told: Told, ...request: Request) => Partial<Told> | undefined | void | Promise<Partial<Told> | undefined | void>;
   /** Takes note of a lease that could not be renewed or released. Default: `console.error`. */
   onError?: (error: unknown) => void;
 }
@@ -45,6 +49,30 @@ export type AnyLimiter = Limiter | RedisLimiter | RemoteLimiter;
 
 /** A limiter; or 2 to 8 of them, which are asked one after another, all or nothing. */
 export type Limiters = AnyLimiter | readonly AnyLimiter[];
+
+/** Chooses the limiter of a request, or the list of them. The limiters are made before: each counts by itself. */
+export type LimitersOf<Request extends unknown[] = any[]> = (...request: Request) => Limiters | Promise<Limiters>;
+
+/** What a client is told. */
+export interface Told {
+  /** The headers to add to the response. */
+  readonly headers: Admission["headers"];
+  /** The response to a request that is refused. A request that is granted has none. */
+  readonly refusal?: Admission["refusal"];
+}
+
+/** What a request was granted, for its handler. */
+export interface Granted {
+  /** The key of the request, one for each limiter. */
+  readonly keys: readonly string[];
+  /** The units that the limit with the fewest has left. */
+  readonly remaining: number;
+  /**
+   * Gives back what the request was granted, once: its units come back unless a `payer` has paid them, and its lease or its reservation is
+   * released. A store of your own needs `giveBack`.
+   */
+  giveBack(): Promise<void>;
+}
 
 /** A place where the states of keys are kept. */
 export interface Store {

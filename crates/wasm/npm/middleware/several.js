@@ -1,6 +1,6 @@
 // Several limiters on one request, all or nothing: they are asked one after another, and if one refuses, the earlier ones get back
 // what they granted.
-import { Limiting } from "./limiting.js";
+import { Limiting, grantedOf } from "./limiting.js";
 
 /** @import { Admission, AnyLimiter, MiddlewareOptions } from "./options.js" */
 /** @import { Facts, Held, Said } from "./limiting.js" */
@@ -57,7 +57,8 @@ export function limitingTogether(limiters, options, facts) {
       }
       passed.push(said);
     }
-    return { headers: headersOf(passed, options.headers), held: heldOf(passed) };
+    const granted = grantedOf(passed.map((said, place) => ({ one: all[place], key: found[place], said })));
+    return { headers: headersOf(passed, options.headers), held: heldOf(passed), granted };
   };
 }
 

@@ -5,10 +5,12 @@ import { hasLease, readAdmission, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
 import { asError, caught, coded } from "../errors.js";
 import {
-  admissionOptions, clock, headerValue, held, known, policyText, requestFacts, requireText, requireUnits, requireWellFormed, requireWhole, wrongType,
+  admissionOptions, clock, headerValue, held, known, policyText, requestFacts, requireFunction, requireText, requireUnits, requireWellFormed,
+  requireWhole, wrongType,
 } from "../input.js";
 import { prepared } from "../prepared.js";
 import { AsyncGrant } from "../grant.js";
+import { running } from "../running.js";
 import { spanUs } from "../span.js";
 import { answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Carrier } from "./carrier.js";
@@ -86,6 +88,16 @@ export class RedisLimiter {
   /** @type {declared.RedisLimiter["acquire"]} */
   acquire(key, request) {
     return this.#request(key, request, ACQUISITION, true);
+  }
+
+  /** @type {declared.RedisLimiter["run"]} */
+  async run(key, fn, request) {
+    requireFunction("fn", fn);
+    let renewEveryUs = 0;
+    const grant = await this.#request(key, request, RUN, true, () => {
+      renewEveryUs = this.#native.renewEveryUs();
+    });
+    return running(grant, renewEveryUs, fn);
   }
 
   /** @type {declared.RedisLimiter["renew"]} */
@@ -205,8 +217,8 @@ export class RedisLimiter {
     return this.close();
   }
 
-  /** @type {(key: string, request: object | undefined, fields: FieldList, acquires: boolean) => Promise<any>} */
-  #request(key, request, fields, acquires) {
+  /** @type {(key: string, request: object | undefined, fields: FieldList, acquires: boolean, onAnswer?: () => void) => Promise<any>} */
+  #request(key, request, fields, acquires, onAnswer = () => {}) {
     let cost = this.#defaultCost;
     /** @type {Prepare} */
     const prepare = ({ cost: given = cost, fields: { class: name, lease, signalPpm, draw } }) => {
@@ -215,6 +227,7 @@ export class RedisLimiter {
     };
     /** @type {(source: Source) => AsyncGrant} */
     const make = (source) => {
+      onAnswer();
       const { granted, lease, degraded } = source;
       const answer = answerOf(source);
       /** @type {Refund} */
@@ -347,8 +360,8 @@ function redisOptions(options) {
 }
 
 /** Limits of a call are for a limiter in memory, which remembers them. */
-const [CHECK, REQUEST, ACQUISITION, OPTIONS, RENEWAL, BUDGET, REPORT] = [
-  calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
+const [CHECK, REQUEST, ACQUISITION, RUN, OPTIONS, RENEWAL, BUDGET, REPORT] = [
+  calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.RUN, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
 ].map((fields) => calls.changed(fields, ["limits"]));
 
 /** A key of more characters has more bytes than a key may have. */

@@ -25,6 +25,22 @@ declare module "node:buffer" {
   }
 }
 
+/** What the command uses of Node. */
+declare module "node:fs" {
+  export function readFileSync(file: string, encoding: "utf8"): string;
+}
+
+declare module "node:util" {
+  export function parseArgs(given: object): { values: any; positionals: string[] };
+}
+
+declare const process: {
+  argv: string[];
+  exitCode?: number;
+  exit(code: number): never;
+  stdout: { on(event: "error", listener: () => void): void };
+};
+
 declare module "*.wasm" {
   const module: WebAssembly.Module;
   export default module;

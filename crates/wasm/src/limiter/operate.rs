@@ -18,7 +18,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use super::{Limiter, quantity, timestamp};
 use crate::answer::{self, Decided, Extras};
 use crate::failure::Failure;
-use crate::number::to_quantity;
+use crate::number::{from_quantity, to_quantity};
 
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
@@ -239,6 +239,20 @@ impl Limiter {
     /// Why the last operation had no answer.
     pub fn failure(&mut self) -> JsValue {
         self.failure.take().map_or(JsValue::UNDEFINED, JsValue::from)
+    }
+
+    /// The µs after which to renew a lease of the key under the limits of the last operation; 0 if they hold no leases.
+    #[wasm_bindgen(js_name = renewEveryUs)]
+    #[must_use]
+    pub fn renew_every_us(&self, key_bytes: usize) -> f64 {
+        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
+        let rule = written(&*self.key, key_bytes).map(|key| policy.rule(key));
+        match rule {
+            Ok(Rule::Limited(limits, _)) => {
+                limits.renew_every().map_or(0.0, |every| from_quantity(every.0))
+            }
+            _ => 0.0,
+        }
     }
 
     /// The name of the lease that the last operation concerned.

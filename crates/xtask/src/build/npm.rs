@@ -40,8 +40,12 @@ pub(super) fn build() -> Result<()> {
         }
     }
     // `require` needs types of its own, which say the same
-    for types in ["index", "redis", "remote", "slim", "toml"] {
-        fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
+    for types in ["index", "policy", "redis", "remote", "slim", "toml"] {
+        let text = fs::read_to_string(package.join(format!("{types}.d.ts")))?;
+        fs::write(
+            dist.join(format!("{types}.d.cts")),
+            text.replace("\"./policy.js\"", "\"./policy.cjs\""),
+        )?;
     }
     require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
     drop_in(&package, &dist)?;
@@ -79,7 +83,7 @@ const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
 pub(super) const VARIANTS: [(&str, &str, &[Script]); 3] = [
     ("", "", &SCRIPTS),
     ("toml", "toml,middleware", SCRIPTS.split_at(TOML).1),
-    ("redis", "toml,redis", &REDIS),
+    ("redis", "toml,redis,check", &REDIS),
 ];
 /// The scripts before this one are not built with TOML.
 const TOML: usize = 6;
@@ -97,9 +101,11 @@ const SCRIPTS: [Script; 10] = [
     Script { file: "edge.js", entry: "edge.js", options: ANY },
 ];
 
-const REDIS: [Script; 2] = [
+/// What only Node, Deno and Bun run: the limiter on Redis, and the command.
+const REDIS: [Script; 3] = [
     Script { file: "node.js", entry: "redis.js", options: NODE },
     Script { file: "node.cjs", entry: "redis.js", options: NODE },
+    Script { file: "command.js", entry: "command.js", options: NODE },
 ];
 
 /// Puts a script together. The names of its classes and functions stay, because errors and debuggers show them.

@@ -63,6 +63,9 @@ pub(crate) fn faults() -> Result<Vec<String>> {
             faults.push(format!("{copy}: expected {expected}, as in {worker}; found {found:?}"));
         }
     }
+    let tools: Value = serde_json::from_str(&read("package.json")?)?;
+    let template: Value = serde_json::from_str(&read(&format!("{NPM}/template/package.json"))?)?;
+    faults.extend(faults_of_template(&template, &tools));
     for page in ["README.md", "RELEASING.md", &format!("{NPM}/README.md")] {
         for rest in read(page)?.split("tidegate-").skip(1) {
             if let Some((version, _)) = rest.lines().next().and_then(|line| line.split_once(".tgz"))
@@ -147,6 +150,24 @@ fn faults_of_npm(manifest: &Value, repository: &str) -> Vec<String> {
     faults
 }
 
+/// The faults of the template, whose users get what was tested: this version, and the wrangler of the workspace.
+fn faults_of_template(template: &Value, tools: &Value) -> Vec<String> {
+    let expected = [
+        ("/dependencies/tidegate", VERSION),
+        (
+            "/devDependencies/wrangler",
+            tools["devDependencies"]["wrangler"].as_str().unwrap_or_default(),
+        ),
+    ];
+    let differs = |(place, expected): (&str, &str)| {
+        let found = template.pointer(place).unwrap_or(&Value::Null);
+        (found != expected).then(|| {
+            format!("template/package.json: {place}: expected {expected:?}, found {found}")
+        })
+    };
+    expected.into_iter().filter_map(differs).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -193,6 +214,19 @@ mod tests {
         let manifest = serde_json::from_str(&file).unwrap();
         let faults = faults_of_npm(&manifest, "https://github.com/other/tidegate");
         assert_eq!(faults.len(), 3, "{faults:?}");
+    }
+
+    #[test]
+    fn the_template_pins_what_was_tested() {
+        let tools = json!({ "devDependencies": { "wrangler": "4.1.0" } });
+        let pins = |wrangler| json!({ "dependencies": { "tidegate": VERSION }, "devDependencies": { "wrangler": wrangler } });
+        assert_eq!(faults_of_template(&pins("4.1.0"), &tools), Vec::<String>::new());
+        assert_eq!(
+            faults_of_template(&pins("^4.1.0"), &tools),
+            [
+                r#"template/package.json: /devDependencies/wrangler: expected "4.1.0", found "^4.1.0""#
+            ]
+        );
     }
 
     #[test]

@@ -34,10 +34,6 @@ fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
     for (found, message) in [
         ("algorithm = 'token_bucket', rate = '1/s'", "missing field `capacity`"),
         (
-            "algorithm = 'fixed_window', limit = 5, rate = '1/s', period = '1s'",
-            "expected only fields of `fixed_window` (`limit`, `period`, `start`), found `rate`",
-        ),
-        (
             "algorithm = 'fixed_window', limit = 5, period = '1s', start = 'empty'",
             "`start`: expected \"aligned\" or \"first\" for `fixed_window`, found \"empty\"",
         ),
@@ -90,8 +86,20 @@ fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
     check(
         "algorithm = 'fixed_window', limt = 5, period = '1s'",
         (3, "policies.api.limits[0].limt"),
-        "; found the field \"limt\"",
+        "expected one of `algorithm`, `name`, `depth`, `shadow`, `warn_at`, `payer`, `limit`, `period`, `start`; \
+         found the field \"limt\"",
     );
+    check(
+        "algorithm = 'fixed_window', limit = 5, rate = '1/s', period = '1s'",
+        (3, "policies.api.limits[0].rate"),
+        "`payer`, `limit`, `period`, `start`; found the field \"rate\"",
+    );
+    check(
+        "algorithm = 'fixed_window', limits = []",
+        (3, "policies.api.limits[0].limits"),
+        "; found the field \"limits\"",
+    );
+    check("limt = 5", (3, "policies.api.limits[0].limt"), "`forgive_after`, `timezone`, ");
     check(
         "algorithm = 'fixed_window', limit = 5, period = '1s', name = 'a b'",
         (3, "policies.api.limits[0].name"),
@@ -197,7 +205,11 @@ fn errors_in_a_calendar_name_the_place_and_what_was_expected() {
             limit,
             "found",
         ),
-        ("period = 'month', segments = 3", limit, "expected only fields of `calendar`"),
+        (
+            "period = 'month', segments = 3",
+            (3, "policies.api.limits[0].segments"),
+            "`week_start`, `zone_data`; found the field \"segments\"",
+        ),
     ] {
         check(&std::format!("algorithm = 'calendar', limit = 5, {fields}"), place, message);
     }

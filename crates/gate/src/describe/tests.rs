@@ -1,6 +1,7 @@
-use tidegate_gate::{Operation, Policy, Request, Rule, Timestamp, blob};
+use alloc::{format, vec};
 
 use super::describe;
+use crate::{Operation, Policy, Request, Rule, Timestamp, blob};
 
 const POLICY: &str = "
   limits = [

@@ -3,28 +3,35 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Display;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::Display;
 
-use tidegate_gate::{
-    Depth, Gateway, JoinedSources, KeySource, Limits, OnChange, Placement, Policy, Record, blob,
-};
+use crate::decide::{Limits, OnChange, Record};
+use crate::key::Depth;
+use crate::limit::NamedLimit;
+use crate::policy::{Gateway, JoinedSources, KeySource, Placement, Policy};
+use crate::state::blob;
 
 /// Describes a policy in sentences, each on a line.
 #[must_use]
 pub fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
     let mut text = format!("{}: {}\n", policy.name(), printable(description));
-    text += &limits(policy.limits(), "  ");
+    text.push_str(&limits(policy.limits(), "  "));
     for (pattern, own) in policy.overrides() {
         let stored = stored(policy, own);
-        text += &format!(
+        text.push_str(&format!(
             "  {pattern} has its own limits, stored as {stored}:\n{}",
             limits(own, "    ")
-        );
+        ));
     }
     for (word, list) in [("always denied", policy.denied()), ("always allowed", policy.allowed())] {
         if !list.is_empty() {
-            text += &format!("  {word}: {}\n", joined(list, ", "));
+            text.push_str(&format!("  {word}: {}\n", joined(list, ", ")));
         }
     }
     let sources = policy.key_sources().iter().map(sources);
@@ -35,8 +42,10 @@ pub fn describe(policy: &Policy) -> String {
     };
     match policy.on_change() {
         OnChange::Reset => {}
-        OnChange::Keep => text += "  an edit of the limits keeps the units that were used\n",
-        OnChange::Proportional => text += "  an edit of the limits keeps the share that was used\n",
+        OnChange::Keep => text.push_str("  an edit of the limits keeps the units that were used\n"),
+        OnChange::Proportional => {
+            text.push_str("  an edit of the limits keeps the share that was used\n");
+        }
     }
     for words in policy
         .describe_nodes()
@@ -44,16 +53,16 @@ pub fn describe(policy: &Policy) -> String {
         .chain(policy.describe_persistence())
         .chain(policy.describe_reservations())
     {
-        text += &format!("  {words}\n");
+        text.push_str(&format!("  {words}\n"));
     }
     if policy.is_shadow() {
-        text += "  in shadow: refusals are reported, and every request passes\n";
+        text.push_str("  in shadow: refusals are reported, and every request passes\n");
     }
-    text += &format!(
+    text.push_str(&format!(
         "  by {}; {outage}; on Workers each key {placement}; stored as {}\n",
         joined(&sources.collect::<Vec<_>>(), ", else "),
         stored(policy, policy.limits()),
-    );
+    ));
     text
 }
 
@@ -81,7 +90,7 @@ fn sources(joined: &JoinedSources) -> String {
 
 /// The routes of a gateway, if there are any. Only the Worker is a gateway.
 #[must_use]
-pub fn routes(gateway: &Gateway) -> Option<String> {
+pub fn describe_routes(gateway: &Gateway) -> Option<String> {
     let routes = gateway.routes().iter().map(|route| format!("\n  {route}"));
     let routes = Some(routes.collect::<String>()).filter(|routes| !routes.is_empty())?;
     let api = match gateway.api_path() {
@@ -104,7 +113,7 @@ fn stored(policy: &Policy, limits: &Limits) -> String {
 }
 
 fn limits(limits: &Limits, indent: &str) -> String {
-    let line = |named: &tidegate_gate::NamedLimit| {
+    let line = |named: &NamedLimit| {
         let shared = match named.depth {
             Depth::Whole => String::new(),
             Depth::Parts(0) => ", all keys together".to_owned(),
