@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tidegate::local::{RedisCluster, RedisServer};
 
@@ -34,6 +35,12 @@ pub(crate) struct Counts {
     pub(crate) keys: u64,
 }
 
+/// A connection that waits as long as Redis needs: to delete ten million keys takes seconds.
+async fn connect(client: &redis::Client) -> Result<MultiplexedConnection> {
+    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
+    Ok(client.get_multiplexed_async_connection_with_config(&patient).await?)
+}
+
 impl Server {
     pub(crate) async fn start() -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
@@ -41,7 +48,7 @@ impl Server {
         let server = RedisServer::start_with(options)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let client = redis::Client::open(format!("redis://{address}/{DATABASE}"))?;
-        let connections = vec![client.get_multiplexed_async_connection().await?];
+        let connections = vec![connect(&client).await?];
         // the baselines use database 0, so the memory of their keys stays apart
         let url = format!("redis://{address}/{DATABASE}");
         Ok(Self { _processes: Processes::One { _server: server }, address, url, connections })
@@ -54,7 +61,7 @@ impl Server {
         let mut connections = Vec::new();
         for node in nodes.nodes() {
             let client = redis::Client::open(node.url())?;
-            connections.push(client.get_multiplexed_async_connection().await?);
+            connections.push(connect(&client).await?);
         }
         let port = nodes.ports().first().copied().context("no node")?;
         let (address, url) = (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), nodes.url());
