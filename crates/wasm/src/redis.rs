@@ -14,6 +14,7 @@ use tidegate_gate::{
     AskError, Asked, Gateway, InvalidKey, Limits, Micros, NamedLimit, OnError, Operation, Policy,
     Resolved, Softness, TableError, Timestamp, TransactionError, Verdict,
 };
+use tidegate_http::Outcome;
 use tidegate_tier::authority::{Failure as TierFailure, Options, Queued, Swap, SwapOutcome};
 use tidegate_tier::{Authority as Tier, outage};
 use wasm_bindgen::JsValue;
@@ -26,7 +27,7 @@ use crate::answer::{self, Extras, NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::limiter::{parsed, quantity};
-use crate::middleware::Asking;
+use crate::middleware::{Asking, Next};
 use crate::number::{from_quantity, to_quantity};
 
 /// How many calls are under way at once: as many as the host has.
@@ -34,6 +35,9 @@ const MOST_CALLS: usize = 4;
 
 /// An operation that has waited for this many deadlines is not begun any more.
 const MOST_DEADLINES: u64 = 16;
+
+/// What a client of middleware is told of an outage.
+const AWAY: &str = "the store is unavailable";
 
 /// Decides by one policy on states in Redis.
 #[wasm_bindgen(js_name = NativeAuthority)]
@@ -286,8 +290,14 @@ impl Authority {
 
     fn say(&mut self, waiting: Waiting, answer: Result<Verdict, TierFailure<String>>) -> Said {
         let Waiting { resolved, asked, operation, asking, .. } = waiting;
-        if let Some(asking) = asking {
-            return Said { served: middleware::served(*asking, answer), ..Said::default() };
+        if let Some(mut asking) = asking {
+            let away = |_| Outcome::Unavailable(AWAY.into());
+            asking.decided(answer.map_or_else(away, Outcome::Decided));
+            let served = match asking.next() {
+                Next::Done(fields) => fields,
+                Next::Decide(..) => String::new(), // a key asks for one decision
+            };
+            return Said { served, ..Said::default() };
         }
         let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
         let renew_every = resolved.limits().and_then(Limits::renew_every);

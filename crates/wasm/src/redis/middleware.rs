@@ -1,8 +1,7 @@
 //! What middleware asks of a limiter on Redis.
 
-use tidegate_gate::{Micros, Verdict};
-use tidegate_http::{Keyed, Outcome};
-use tidegate_tier::authority::Failure as TierFailure;
+use tidegate_gate::Micros;
+use tidegate_http::Keyed;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -11,9 +10,6 @@ use crate::limiter::{quantity, timestamp};
 use crate::middleware::{
     Asking, NativeMetering, Next, Request, headers_of_keys, key_of, older, require_undo,
 };
-
-/// What a client is told of an outage.
-const AWAY: &str = "the store is unavailable";
 
 #[wasm_bindgen(js_class = NativeAuthority)]
 impl Authority {
@@ -110,14 +106,5 @@ impl Authority {
     #[must_use]
     pub fn served(&mut self) -> String {
         core::mem::take(&mut self.said.served)
-    }
-}
-
-/// What becomes of a request whose answer this is.
-pub(super) fn served(mut asking: Asking, answer: Result<Verdict, TierFailure<String>>) -> String {
-    asking.decided(answer.map_or_else(|_| Outcome::Unavailable(AWAY.into()), Outcome::Decided));
-    match asking.next() {
-        Next::Done(fields) => fields,
-        Next::Decide(..) => String::new(), // a key asks for one decision
     }
 }
