@@ -22,7 +22,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
 
-const DOCUMENTS: [&str; 21] = [
+const DOCUMENTS: [&str; 22] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -44,6 +44,7 @@ const DOCUMENTS: [&str; 21] = [
     "docs/modes.md",
     "docs/operations.md",
     "docs/policies.md",
+    "docs/services.md",
 ];
 
 #[test]
@@ -59,6 +60,11 @@ fn the_commands_of_contributing_print_what_it_says() {
 #[test]
 fn the_commands_of_docs_http_print_what_it_says() {
     assert_eq!(run_blocks("docs/http.md"), 7);
+}
+
+#[test]
+fn the_commands_of_docs_services_print_what_it_says() {
+    assert_eq!(run_blocks("docs/services.md"), 2);
 }
 
 #[test]
