@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: [Mutation; 22] = [
     ("a node spends its units for a reservation", CACHE,
         "if reserves || (policy", "let _ = reserves;\n        if false || (policy"),
     ("a wait ends only with time, not with reservations that end", KEY,
-        "if self.holds.are_none() || next.saturating_since(asked_at) >= wait {", "if true || next.saturating_since(asked_at) >= wait {"),
+        "if is_last || next.saturating_since(asked_at) >= wait {", "if is_last || true {"),
     ("a reservation that has expired is remembered from when that is seen", KEY,
         "self.holds.end(id, outcome, until.saturating_add(self.terms.remember));", "let _ = until;\n            self.holds.end(id, outcome, taken.saturating_add(self.terms.remember));"),
     ("a repeated commit answers with its own units", KEY,
