@@ -37,7 +37,6 @@
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
-#[cfg(feature = "command")]
 #[cfg(any(feature = "command", feature = "tower"))]
 mod http_message;
 #[cfg(feature = "local")]
