@@ -1,7 +1,8 @@
 // The command `npx tidegate check`, as the package installs it.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
@@ -98,4 +99,13 @@ test("help has examples, and a wrong call says what is expected", () => {
 test("the README says what the help says", () => {
   const readme = readFileSync(join(folder, "node_modules/tidegate/README.md"), "utf8");
   for (const option of ["--key", "--policy", "--cost", "--lease"]) assert.ok(readme.includes(`\`${option} `), option);
+});
+
+test("output that nobody reads ends it quietly, and output that cannot be written is an error", async () => {
+  const unread = spawn(command, ["--help"], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  unread.stdout.destroy();
+  assert.deepEqual(await once(unread, "exit"), [141, null]);
+  const { status, stderr } = spawnSync(command, ["--help"], { cwd: folder, encoding: "utf8", stdio: ["ignore", openSync("/dev/full", "w"), "pipe"] });
+  assert.equal(status, 2);
+  assert.match(stderr, /^error: .*ENOSPC/);
 });

@@ -166,7 +166,7 @@ pub(crate) fn refused(result: &CheckResult<'_>, verdict: &Verdict, wait: Micros)
     let names: Vec<_> = violated().map(|limit| result.name_of(limit)).collect();
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
     let is_hint = wait < verdict.decision.retry_after();
-    let seconds = wait.0.div_ceil(1_000_000); // as `Retry-After`; `retry_after_us` is exact
+    let seconds = wait.as_secs_ceil(); // as `Retry-After`; `retry_after_us` is exact
     let detail = match problem {
         _ if names.is_empty() => alloc::format!("the key is blocked for {seconds} s"),
         Problem::ReducedCapacity => {

@@ -55,7 +55,7 @@ function limitingByChoice(choose, options, facts) {
     const limiters = await choose(...request);
     let decide = known.get(limiters);
     if (decide === undefined) {
-      decide = limitingBy(limiters, options, facts); // it refuses what is no limiter
+      decide = limitingBy(limiters, options, facts); // which refuses anything but a limiter
       known.set(limiters, decide);
     }
     return decide(...request);

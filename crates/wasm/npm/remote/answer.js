@@ -1,4 +1,4 @@
-// The answers of the HTTP API, in the names of this package. Whatever is none is refused, so that nothing passes by a misunderstanding.
+// The answers of the HTTP API, in the names of this package. Anything else is refused, so that nothing passes by a misunderstanding.
 import { define } from "../errors.js";
 import { Away } from "./server.js";
 

@@ -1,4 +1,4 @@
-// A limiter whose decisions a server makes: the Worker, or `tidegate serve`. Checks what it is given, and sends it by the HTTP API.
+// A limiter that asks a server: the Worker, or `tidegate serve`. It checks what it is given, and sends it over the HTTP API.
 import * as calls from "../call.js";
 import { coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
@@ -120,7 +120,7 @@ export class RemoteLimiter {
   /** @type {declared.RemoteLimiter["reset"]} */
   async reset(key, options) {
     const { signal } = calls.callOptions("options", options, OPTIONS);
-    // never twice: a second one would forget what was taken after the first
+    // it is never sent twice, because a second one would forget what was taken after the first
     return certain(await this.#ask(signal, { method: "DELETE", path: this.#path(key) }));
   }
 

@@ -150,7 +150,7 @@ fn faults_of_npm(manifest: &Value, repository: &str) -> Vec<String> {
     faults
 }
 
-/// The faults of the template, whose users get what was tested: this version, and the wrangler of the workspace.
+/// What is wrong with the template: its users should get what was tested, which is this version and the wrangler of the workspace.
 fn faults_of_template(template: &Value, tools: &Value) -> Vec<String> {
     let expected = [
         ("/dependencies/tidegate", VERSION),
