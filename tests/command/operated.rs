@@ -129,8 +129,18 @@ fn each_block_reset_and_override_by_a_caller_is_in_the_log_with_a_hash_of_the_ke
         api.post("/v1/keys/api/user:42/block", format!("{{\"for_us\":{for_us}}}")).status
     };
     assert_eq!(block(&api.with(Some("t")), 7), 401, "no change, so no line");
+    let long = "a".repeat(129);
+    let long = [("content-type", "application/json"), ("x-tidegate-actor", &*long)];
+    for (method, path) in
+        [("POST", "/v1/keys/api/user:42/block"), ("DELETE", "/v1/keys/api/user:42")]
+    {
+        let refused = admin.request(method, path, &long, "{\"for_us\":7}");
+        assert_eq!(refused.status, 400);
+        assert!(refused.get("detail").as_str().unwrap().contains("x-tidegate-actor"));
+    }
     assert_eq!([block(&admin, 60_000_000), block(&admin, 60_000_000), block(&admin, 0)], [200; 3]);
-    assert_eq!(admin.delete("/v1/keys/api/user:42").status, 200);
+    let bob = [("x-tidegate-actor", "bob")];
+    assert_eq!(admin.request("DELETE", "/v1/keys/api/user:42", &bob, "").status, 200);
     let own = "{\"capacity\":9,\"rate\":\"1/d\",\"until_us\":9000000000000000}";
     let alice = [("content-type", "application/json"), ("x-tidegate-actor", "alice")];
     let path = "/v1/overrides/api/user:42";
@@ -159,6 +169,10 @@ fn each_block_reset_and_override_by_a_caller_is_in_the_log_with_a_hash_of_the_ke
     let key = &lines[0]["key"];
     assert_eq!(key.as_str().unwrap().len(), 16, "a hash");
     assert!(lines.iter().all(|line| line["policy"] == "api" && line["key"] == *key), "{log}");
+    let by: Vec<&str> = lines.iter().map(|line| line["by"].as_str().unwrap()).collect();
+    let scope = "administration";
+    assert_eq!(by, [scope, scope, scope, "bob", "alice", scope]);
+    assert!(lines.iter().all(|line| line["client"] == "127.0.0.1"), "{log}");
     assert_eq!(lines[0]["for_us"], 60_000_000);
     assert_eq!([&lines[2]["for_us"], &lines[3]["for_us"]], [&Value::Null; 2]);
     assert_eq!(

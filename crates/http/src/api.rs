@@ -85,6 +85,7 @@ pub(crate) fn begin(
             let posted = blocked(key).filter(|_| head.method == "POST");
             let policy_key = named(policy, posted.unwrap_or(key))?;
             if posted.is_some() {
+                policies::actor(head.header)?; // for the log of the server
                 let (policy, key) = policy_key;
                 return with_body(Call::Block(policy, key));
             }

@@ -107,7 +107,7 @@ pub use answer::{Outcome, operation_json};
 pub use api::call::MAX_CHECKS;
 pub use api::policies::{
     Audited, Change, Changed, InvalidRevisions, Origin, PolicyCall, RevisionTag, Revisions, Source,
-    most_units,
+    actor, most_units,
 };
 pub use exchange::{Exchange, Step};
 pub use gateway::upstream_failed;

@@ -2,15 +2,32 @@
 //! No key is written, only its hash.
 
 use std::fmt::{Display, Formatter};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hyper::HeaderMap;
 use tidegate_gate::{Micros, Operation, Resolved};
-use tidegate_http::{Audited, Log, LogSecret, Origin, RevisionTag};
+use tidegate_http::{self as http, Audited, Log, LogSecret, Origin, RevisionTag};
 use tracing::field::display;
 use tracing::{Level, enabled, info, warn};
 
 use crate::clock;
+use crate::http_message::joined;
 use crate::store::StoreError;
+
+/// Who asks.
+pub(super) struct Caller<'r> {
+    /// The address of the other end of the connection.
+    pub(super) client: IpAddr,
+    pub(super) headers: &'r HeaderMap,
+}
+
+impl Caller<'_> {
+    /// `None` if the header cannot stand in a log, and then the call has changed nothing.
+    fn actor(&self) -> Option<String> {
+        http::actor(&|name| joined(self.headers, name)).ok()
+    }
+}
 
 /// The log of a server.
 #[derive(Debug)]
@@ -85,15 +102,20 @@ impl ServerLog {
     }
 
     /// Who changed the policies. This line is written at every level of the log, and so is the next one.
-    pub(super) fn audit(&self, change: &Audited<'_>) {
+    pub(super) fn audit(&self, change: &Audited<'_>, client: IpAddr) {
         let Audited { what, key, until, by, .. } = *change;
         let (policy, key) = key.map(|(policy, key)| (policy, display(Hash(key)))).unzip();
         let until_us = until.map(|until| until.0);
-        info!(target: AUDIT, policy, key, until_us, by, "audit: policies: {what}");
+        info!(target: AUDIT, policy, key, until_us, by, %client, "audit: policies: {what}");
     }
 
-    /// A block or a reset of a key that the store has done.
-    pub(super) fn audit_key(&self, resolved: &Resolved, operation: &Operation) {
+    /// A block or a reset of a key that the store has done for this caller.
+    pub(super) fn audit_key(
+        &self,
+        resolved: &Resolved,
+        operation: &Operation,
+        caller: &Caller<'_>,
+    ) {
         let (what, for_us) = match *operation {
             Operation::Block(Micros(0)) => ("unblocked", None),
             Operation::Block(Micros(for_us)) => ("blocked", Some(for_us)),
@@ -101,7 +123,8 @@ impl ServerLog {
             _ => return,
         };
         let (policy, key) = (resolved.policy().name(), self.hash(resolved));
-        info!(target: AUDIT, policy, %key, for_us, "audit: a key was {what}");
+        let (by, client) = (caller.actor(), caller.client);
+        info!(target: AUDIT, policy, %key, for_us, by, %client, "audit: a key was {what}");
     }
 
     fn hash(&self, resolved: &Resolved) -> Hash {

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::durations::Durations;
 use super::files::{InForce, Swap};
-use super::log::ServerLog;
+use super::log::{Caller, ServerLog};
 use super::metrics::{StoreErrors, write_calendars, write_hosts, write_in_force};
 use super::options::{Bounds, Watch};
 use super::readiness::Readiness;
@@ -38,6 +38,13 @@ pub(super) struct Server {
     store_errors: StoreErrors,
     readiness: Readiness,
     pub(super) limited: Mutex<Limited>,
+}
+
+/// A request on its way to its response.
+struct Asked<'r> {
+    caller: Caller<'r>,
+    in_force: &'r InForce,
+    spans: Spans,
 }
 
 impl Server {
@@ -81,8 +88,9 @@ impl Server {
         let began = Instant::now();
         let in_force = self.swap.at(clock::now(), |error| self.log.error(error)).await;
         let mut exchange = self.exchange(peer, parts, &in_force);
-        let spans = Spans::of(&parts.headers);
-        let answer = self.drive(&mut exchange, body, &in_force, &spans).await;
+        let caller = Caller { client: peer.ip(), headers: &parts.headers };
+        let asked = Asked { caller, in_force: &in_force, spans: Spans::of(&parts.headers) };
+        let answer = self.drive(&mut exchange, body, &asked).await;
         self.durations.add(began.elapsed());
         answer
     }
@@ -108,23 +116,22 @@ impl Server {
         &self,
         exchange: &mut Exchange,
         body: &mut Option<Incoming>,
-        in_force: &InForce,
-        spans: &Spans,
+        asked: &Asked<'_>,
     ) -> http::Response {
-        let mut took = None;
+        let (in_force, mut took) = (asked.in_force, None);
         loop {
             match exchange.step() {
                 Step::Body | Step::Copy => exchange.body(self.read(body.take()).await, &mut random),
                 Step::Decide(checks) => {
                     let began = self.server_timing.then(Instant::now);
-                    let outcomes = self.decide(checks, in_force, spans).await;
+                    let outcomes = self.decide(checks, asked).await;
                     took = began.map(|began| began.elapsed());
                     exchange.decided(outcomes);
                 }
                 Step::Change(call) => {
                     let answer = self.swap.handle(call, |error| self.log.error(error)).await;
                     if answer.status == 200 {
-                        self.audit(call);
+                        self.audit(call, &asked.caller);
                         self.limited().keep(&self.swap.in_force().policies);
                     }
                     exchange.changed(answer);
@@ -154,11 +161,12 @@ impl Server {
         read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
 
-    async fn decide(&self, checks: &[Check], in_force: &InForce, spans: &Spans) -> Vec<Outcome> {
+    async fn decide(&self, checks: &[Check], asked: &Asked<'_>) -> Vec<Outcome> {
+        let Asked { caller, in_force, spans } = asked;
         let began = spans.begin();
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
-        let asked = checks.iter().map(|check| (check.resolved(), check.operation()));
-        let answers = in_force.store.operate_all(now, asked).await;
+        let operations = checks.iter().map(|check| (check.resolved(), check.operation()));
+        let answers = in_force.store.operate_all(now, operations).await;
         let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
             let outcome = match answer {
                 Ok(verdict) => {
@@ -176,7 +184,7 @@ impl Server {
             if in_force.metrics.count(check, &outcome) {
                 self.limited().count(check, &outcome, now);
             }
-            self.tell(check, &outcome);
+            self.tell(check, &outcome, caller);
             spans.end(began, check, &outcome);
             outcome
         };
@@ -184,9 +192,9 @@ impl Server {
     }
 
     /// Tells the log of a refusal, and of a change of a key.
-    fn tell(&self, check: &Check, outcome: &Outcome) {
+    fn tell(&self, check: &Check, outcome: &Outcome, caller: &Caller<'_>) {
         let Outcome::Decided(verdict) = outcome else { return };
-        self.log.audit_key(check.resolved(), &check.operation());
+        self.log.audit_key(check.resolved(), &check.operation(), caller);
         if !verdict.decision.is_allowed() && Counted::of(check, outcome).is_some() {
             self.log.refusal(check.resolved(), verdict.decision.retry_after().0);
         }
@@ -203,9 +211,9 @@ impl Server {
         text
     }
 
-    fn audit(&self, call: &http::PolicyCall) {
+    fn audit(&self, call: &http::PolicyCall, caller: &Caller<'_>) {
         if let Some(change) = call.audited(&self.log.secret) {
-            self.log.audit(&change);
+            self.log.audit(&change, caller.client);
             log::in_force(&self.swap.in_force().tag, "the policies were changed");
         }
     }

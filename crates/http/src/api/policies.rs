@@ -214,17 +214,7 @@ impl UnreadChange {
     }
 
     fn of(head: &Head<'_>, to: UnreadTo) -> Result<Self, Response> {
-        let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
-        let is_printable = by.chars().all(|char| !char.is_control());
-        if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
-            let detail = alloc::format!(
-                "the header `x-tidegate-actor`: expected 1 to {MAX_ACTOR_BYTES} bytes without control characters, \
-                 found {}",
-                Quoted(&by)
-            );
-            return Err(Problem::InvalidRequest.response(detail));
-        }
-        Ok(Self { by, if_match: (head.header)("if-match"), to })
+        Ok(Self { by: actor(head.header)?, if_match: (head.header)("if-match"), to })
     }
 
     /// The change, with its body.
@@ -243,6 +233,23 @@ impl UnreadChange {
         };
         Ok(PolicyCall::Change(Change { by, if_match, to }))
     }
+}
+
+/// Who makes a change, by the header `X-Tidegate-Actor`, for a log. A caller that names nobody is the scope of its token.
+///
+/// # Errors
+/// Returns a response if the header cannot stand in a log.
+pub fn actor(header: &dyn Fn(&str) -> Option<String>) -> Result<String, Response> {
+    let by = header("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
+    let is_printable = by.chars().all(|char| !char.is_control());
+    if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
+        let detail = alloc::format!(
+            "the header `x-tidegate-actor`: expected 1 to {MAX_ACTOR_BYTES} bytes without control characters, found {}",
+            Quoted(&by)
+        );
+        return Err(Problem::InvalidRequest.response(detail));
+    }
+    Ok(by)
 }
 
 /// `GET /v1/policies/file`

@@ -5,6 +5,7 @@ use alloc::string::String;
 use tidegate_gate::{Ask, Bounded, Chance, CheckForm, MAX_QUANTITY, Policies, Quoted};
 
 use super::call::Target;
+use super::policies::actor;
 use crate::answer::problem::invalid_request as invalid;
 use crate::head::{Head, decoded};
 use crate::plan::Plan;
@@ -27,6 +28,7 @@ pub(super) fn key(
     random: Chance<'_>,
 ) -> Result<Plan, Response> {
     if head.method == "DELETE" {
+        actor(head.header)?; // for the log of the server
         let [now_us] = fields(head, ["now_us"])?;
         let target = Target { policy, key, now_us: time(now_us)? };
         return target.plan(policies, Ask::Reset {}, random);
