@@ -1,5 +1,6 @@
 //! A Redis Cluster of real nodes: many keys, slots that move, masters that are lost.
 
+mod across;
 mod failover;
 mod logins;
 mod outage;

@@ -13,7 +13,7 @@ use super::logins::in_a_cluster;
 use super::{commands, masters, slot, store};
 
 /// A slot on its way from one master to another one.
-struct Move<'c> {
+pub struct Move<'c> {
     cluster: &'c RedisCluster,
     slot: String,
     from: usize,
@@ -22,7 +22,7 @@ struct Move<'c> {
 }
 
 impl<'c> Move<'c> {
-    async fn begin(cluster: &'c RedisCluster, slot: u16, from: usize) -> Self {
+    pub async fn begin(cluster: &'c RedisCluster, slot: u16, from: usize) -> Self {
         let to = (from + 1) % 3;
         let mut ids = Vec::new();
         for node in cluster.nodes() {
@@ -41,7 +41,7 @@ impl<'c> Move<'c> {
     }
 
     /// Moves one name. Returns whether there was one.
-    async fn step(&self) -> bool {
+    pub async fn step(&self) -> bool {
         let node = &self.cluster.nodes()[self.from];
         let question = [&b"CLUSTER"[..], b"GETKEYSINSLOT", self.slot.as_bytes(), b"1"];
         let names: Vec<String> = ask(node, &question).await;
@@ -54,7 +54,7 @@ impl<'c> Move<'c> {
         !names.is_empty()
     }
 
-    async fn end(&self) {
+    pub async fn end(&self) {
         for node in [self.to, self.from, 3 - self.from - self.to] {
             self.set(node, "NODE", self.to).await;
         }

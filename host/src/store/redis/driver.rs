@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::outage::{Recovered, Recovery};
 use super::shared::{MOST_DEADLINES, Shared, Token, VerdictOrFailure};
-use super::swap::Call;
+use super::swap::{Call, Made};
 use crate::clock::micros;
 use crate::store::error::StoreError;
 
@@ -76,8 +76,8 @@ impl Queue {
     }
 }
 
-/// A call that has ended: the outcome of each partition, or the error of the whole call.
-type Ended = (Swap, Result<Vec<SwapOutcome<StoreError>>, StoreError>);
+/// A call that has ended: what became of it, or the error of the whole call.
+type Ended = (Swap, Result<Made, StoreError>);
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
@@ -148,9 +148,13 @@ impl Driver {
                 return;
             };
             let call = Call::new(&self.shared, &mut self.authority, &swap);
-            let shared = Arc::clone(&self.shared);
-            self.calls.push(Box::pin(async move { (swap, call.make(&shared).await) }));
+            self.make(swap, call);
         }
+    }
+
+    fn make(&mut self, swap: Swap, call: Call) {
+        let shared = Arc::clone(&self.shared);
+        self.calls.push(Box::pin(async move { (swap, call.make(&shared).await) }));
     }
 
     /// Tells Redis what this host has decided by itself.
@@ -167,13 +171,16 @@ impl Driver {
         }
     }
 
-    fn end(&mut self, (swap, outcomes): Ended) {
+    fn end(&mut self, (swap, made): Ended) {
         let times = self.times();
         if let Some(nodes) = self.shared.presence.nodes() {
             self.authority.handle_nodes(nodes);
         }
-        match outcomes {
-            Ok(outcomes) => self.authority.handle(swap, outcomes, times),
+        match made {
+            Ok(made) => match Call::again(&self.shared, &mut self.authority, (&swap, made)) {
+                Ok(call) => self.make(swap, call),
+                Err(outcomes) => self.authority.handle(swap, outcomes, times),
+            },
             Err(error) => {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);

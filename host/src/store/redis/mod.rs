@@ -7,7 +7,8 @@
 //!
 //! If the connection is lost while a grant is being written, the store cannot know whether Redis has
 //! stored it. The request then gets the policy's `on_error`, and its cost may be gone. This store never
-//! writes a grant a second time. In a Cluster it sends a call again only if a node said that it has not executed it.
+//! writes a grant a second time. In a Cluster it sends a call again only if a node said that it has not executed it, and then
+//! compares anew.
 
 mod address;
 mod announce;
@@ -30,7 +31,7 @@ mod tls;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
@@ -107,7 +108,15 @@ impl Redis {
         let overloaded = AtomicU64::new(0);
         let presence = Presence::new(RandomState::new().hash_one("host"));
         let away = Away::default();
-        let shared = Arc::new(Shared { servers, options, seed, overloaded, presence, away });
+        let shared = Arc::new(Shared {
+            servers,
+            options,
+            seed,
+            overloaded,
+            runs_across: AtomicBool::new(true),
+            presence,
+            away,
+        });
         let queue = Arc::new(Queue::new(Arc::clone(&shared)));
         Ok(Self { shared, queue, node })
     }
@@ -238,7 +247,8 @@ impl Redis {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        self.shared.get(self.shared.slot_of_all(&names), &names).await
+        let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        self.shared.get(&names).await
     }
 
     /// Deletes all stored records of a key, including those that it shares with other keys.

@@ -1,12 +1,13 @@
 //! What the driver shares with the callers.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use redis::{Cmd, Pipeline, RedisError, ToSingleRedisArg, Value, from_redis_value};
+use redis::{Cmd, Pipeline, RedisError, Value, from_redis_value};
 use tidegate_gate::{Resolved, Verdict, blob};
 use tidegate_tier::authority::Failure;
 use tokio::sync::oneshot;
 
+use super::cluster::slot_of;
 use super::options::RedisOptions;
 use super::outage::Away;
 use super::presence::Presence;
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     pub(super) seed: u64,
     /// The number of operations that were not begun, by the count of the authorities.
     pub(super) overloaded: AtomicU64,
+    /// Whether the masters of a Cluster run scripts over several slots, as far as is known.
+    pub(super) runs_across: AtomicBool,
     pub(super) presence: Presence,
     pub(super) away: Away,
 }
@@ -58,13 +61,9 @@ impl Shared {
         }
     }
 
-    /// Reads what is stored under these names, which have one slot. It does not use `MGET`: that reads a value that is not a
+    /// Reads what is stored under these names. It does not use `MGET`: that reads a value that is not a
     /// string as missing, and the store would overwrite it.
-    pub(super) async fn get(
-        &self,
-        slot: u16,
-        names: &[impl ToSingleRedisArg],
-    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    pub(super) async fn get(&self, names: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         match &self.servers {
             Servers::One(connection) => {
                 let mut pipeline = Pipeline::new();
@@ -77,11 +76,12 @@ impl Shared {
                     .await
             }
             Servers::Cluster(_) => {
-                let commands: Vec<Cmd> = names.iter().map(Cmd::get).collect();
-                match self.read(slot, &commands).await {
+                let get = |name: &&[u8]| (slot_of(name), Cmd::get(*name));
+                let commands: Vec<(u16, Cmd)> = names.iter().map(get).collect();
+                match self.read(&commands).await {
                     // a node that lost its connection is asked again, or the one that has the slot now
                     Err(StoreError::Redis(error)) if error.is_connection_dropped() => {
-                        self.read(slot, &commands).await
+                        self.read(&commands).await
                     }
                     answer => answer,
                 }
@@ -89,8 +89,8 @@ impl Shared {
         }
     }
 
-    async fn read(&self, slot: u16, commands: &[Cmd]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let commands: Vec<_> = commands.iter().map(|command| (slot, command)).collect();
+    async fn read(&self, commands: &[(u16, Cmd)]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let commands: Vec<_> = commands.iter().map(|(slot, command)| (*slot, command)).collect();
         let answers = self.servers.send(&commands).await;
         let read = |answer: Result<Value, StoreError>| {
             let answer = answer?.extract_error()?;

@@ -1,6 +1,7 @@
 //! One call of the script that compares and swaps the states of some partitions.
 
 use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
@@ -13,7 +14,12 @@ use crate::store::error::StoreError;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
 
+static ACROSS: LazyLock<Script> = LazyLock::new(|| Script::new(ACROSS_SOURCE));
+
 const SOURCE: &str = include_str!("swap.lua");
+
+/// The same for names of several slots.
+const ACROSS_SOURCE: &str = concat!(include_str!("across.lua"), include_str!("swap.lua"));
 
 /// The arguments before the names: the command, the script and the number of names.
 const BEFORE_NAMES: usize = 3;
@@ -21,16 +27,37 @@ const BEFORE_NAMES: usize = 3;
 /// The values for each name.
 const VALUES: usize = 3;
 
-/// One swap. It is one call of the script; in a Cluster it is one for each slot.
+/// One swap. It is one call of the script; in a Cluster it is one for each master, or for each slot where a master does not run
+/// scripts over several slots.
 pub(super) struct Call {
     parts: Vec<Part>,
-    /// The number of partitions of all parts.
-    partitions: usize,
+    /// The outcome of each partition of the swap, as far as it is known.
+    outcomes: Vec<SwapOutcome<StoreError>>,
+}
+
+/// What became of a call.
+pub(super) struct Made {
+    /// The outcome of each partition.
+    pub(super) outcomes: Vec<SwapOutcome<StoreError>>,
+    /// The partitions that a call over several slots could not do, and did not write.
+    again: Vec<usize>,
+}
+
+/// Partitions of one slot, or of several slots of one master.
+struct Group {
+    slot: u16,
+    /// The number of the master; 0 if it is unknown, or if each slot has a call of its own.
+    master: u64,
+    is_across: bool,
+    indices: Vec<usize>,
 }
 
 /// One call of the script. `swap.lua` says what its arguments mean.
 struct Part {
+    /// The slot of its first partition, which leads to the master.
     slot: u16,
+    /// Whether it has names of several slots, as `across.lua` says.
+    is_across: bool,
     command: Cmd,
     names: usize,
     /// The number of records of each partition.
@@ -45,25 +72,55 @@ impl Call {
         authority: &mut Authority<Token, StoreError>,
         swap: &Swap,
     ) -> Self {
-        let mut slots: Vec<(u16, Vec<usize>)> = Vec::new();
-        for partition in 0..swap.len() {
+        let runs_across = shared.runs_across.load(Ordering::Relaxed);
+        let outcomes = vec![SwapOutcome::Failed(StoreError::Abandoned); swap.len()];
+        Self::of(shared, (authority, swap), (0..swap.len(), runs_across), outcomes)
+    }
+
+    /// The calls by slot for what calls over several slots could not do. `Err` if there is nothing to do again: the outcomes.
+    ///
+    /// Such a partition is not written, and the call compares its records anew, so nothing is granted twice.
+    pub(super) fn again(
+        shared: &Shared,
+        authority: &mut Authority<Token, StoreError>,
+        (swap, made): (&Swap, Made),
+    ) -> Result<Self, Vec<SwapOutcome<StoreError>>> {
+        match made.again.is_empty() {
+            true => Err(made.outcomes),
+            false => Ok(Self::of(shared, (authority, swap), (made.again, false), made.outcomes)),
+        }
+    }
+
+    fn of(
+        shared: &Shared,
+        (authority, swap): (&mut Authority<Token, StoreError>, &Swap),
+        (partitions, runs_across): (impl IntoIterator<Item = usize>, bool),
+        outcomes: Vec<SwapOutcome<StoreError>>,
+    ) -> Self {
+        let mut groups: Vec<Group> = Vec::new();
+        for partition in partitions {
             let first = authority.records(swap, partition).next();
             let slot = first.map_or(0, |record| shared.slot(record.name));
-            match slots.iter_mut().find(|(known, _)| *known == slot) {
-                Some((_, indices)) => indices.push(partition),
-                None => slots.push((slot, vec![partition])),
+            let master = if runs_across { shared.servers.number(slot) } else { 0 };
+            let fits =
+                |group: &&mut Group| group.slot == slot || (master != 0 && group.master == master);
+            match groups.iter_mut().find(fits) {
+                Some(group) => {
+                    group.is_across |= group.slot != slot;
+                    group.indices.push(partition);
+                }
+                None => {
+                    let indices = vec![partition];
+                    groups.push(Group { slot, master, is_across: false, indices });
+                }
             }
         }
-        let mut part =
-            |(slot, indices)| Part::new(&shared.options, authority, swap, (slot, indices));
-        Self { parts: slots.into_iter().map(&mut part).collect(), partitions: swap.len() }
+        let part = |group| Part::new(&shared.options, authority, swap, group);
+        Self { parts: groups.into_iter().map(part).collect(), outcomes }
     }
 
     /// Calls the script, and returns the outcome of each partition, or an error if the server does not answer.
-    pub(super) async fn make(
-        self,
-        shared: &Shared,
-    ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
+    pub(super) async fn make(mut self, shared: &Shared) -> Result<Made, StoreError> {
         let told = self.send(shared).await;
         let ended = self.parts.iter().zip(told).map(|(part, told)| part.end(shared, told));
         let ended = join_all(ended).await;
@@ -73,19 +130,22 @@ impl Call {
         {
             return Err(error.clone());
         }
-        let mut outcomes = vec![SwapOutcome::Failed(StoreError::Abandoned); self.partitions];
+        let mut again = Vec::new();
         for (part, ended) in self.parts.iter().zip(ended) {
             let all = match ended {
                 Ok(all) => all,
                 Err(error) => vec![SwapOutcome::Failed(error); part.indices.len()],
             };
             for (index, outcome) in part.indices.iter().zip(all) {
-                if let Some(place) = outcomes.get_mut(*index) {
+                if part.is_across && is_refused(&outcome) {
+                    again.push(*index);
+                }
+                if let Some(place) = self.outcomes.get_mut(*index) {
                     *place = outcome;
                 }
             }
         }
-        Ok(outcomes)
+        Ok(Made { outcomes: self.outcomes, again })
     }
 
     /// Sends all parts. What met a server that does not know the script is sent again, with the script.
@@ -115,12 +175,13 @@ impl Part {
         options: &RedisOptions,
         authority: &mut Authority<Token, StoreError>,
         swap: &Swap,
-        (slot, indices): (u16, Vec<usize>),
+        Group { slot, is_across, indices, .. }: Group,
     ) -> Self {
         let partitions: Vec<usize> =
             indices.iter().map(|index| authority.records(swap, *index).count()).collect();
         let names = partitions.iter().sum();
-        let mut command = begin("EVALSHA", SCRIPT.get_hash(), names);
+        let script = if is_across { &ACROSS } else { &SCRIPT };
+        let mut command = begin("EVALSHA", script.get_hash(), names, is_across);
         for index in &indices {
             for record in authority.records(swap, *index) {
                 match options.prefix.as_str() {
@@ -142,13 +203,14 @@ impl Part {
         if partitions.iter().any(|records| *records != 1) {
             partitions.iter().for_each(|records| _ = command.arg(records));
         }
-        Self { slot, command, names, partitions, indices }
+        Self { slot, is_across, command, names, partitions, indices }
     }
 
     /// The same call with the script itself.
     fn with_script(&self) -> Cmd {
-        let mut whole = begin("EVAL", SOURCE, self.names);
-        self.arguments().skip(BEFORE_NAMES).for_each(|argument| _ = whole.arg(argument));
+        let source = if self.is_across { ACROSS_SOURCE } else { SOURCE };
+        let mut whole = begin("EVAL", source, self.names, self.is_across);
+        self.names_and_rest().for_each(|argument| _ = whole.arg(argument));
         whole
     }
 
@@ -167,8 +229,10 @@ impl Part {
         }
     }
 
-    fn arguments(&self) -> impl Iterator<Item = &[u8]> {
-        self.command.args_iter().map(|argument| match argument {
+    /// The names, and what follows them.
+    fn names_and_rest(&self) -> impl Iterator<Item = &[u8]> {
+        let before = BEFORE_NAMES + usize::from(self.is_across);
+        self.command.args_iter().skip(before).map(|argument| match argument {
             Arg::Simple(bytes) => bytes,
             _ => &[], // never: a cursor is not an argument of a script
         })
@@ -181,9 +245,9 @@ impl Part {
         shared: &Shared,
         error: RedisError,
     ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
-        let names: Vec<&[u8]> = self.arguments().skip(BEFORE_NAMES).take(self.names).collect();
-        let found = shared.get(self.slot, &names).await?;
-        let expected = self.arguments().skip(BEFORE_NAMES + self.names).step_by(VALUES);
+        let names: Vec<&[u8]> = self.names_and_rest().take(self.names).collect();
+        let found = shared.get(&names).await?;
+        let expected = self.names_and_rest().skip(self.names).step_by(VALUES);
         let mut found = found.into_iter().zip(expected);
         let outcome = |records: &usize| {
             let own: Vec<_> = found.by_ref().take(*records).collect();
@@ -208,7 +272,7 @@ impl Part {
         match told {
             Value::Int(0) => Ok(self.partitions.iter().map(|_| SwapOutcome::Swapped).collect()),
             Value::Array(told) if told.len() == self.partitions.len() => {
-                let mut names = self.arguments().skip(BEFORE_NAMES).take(self.names);
+                let mut names = self.names_and_rest().take(self.names);
                 let each = told.into_iter().zip(&self.partitions).map(|(told, records)| {
                     let own: Vec<&[u8]> = names.by_ref().take(*records).collect();
                     self.outcome(shared, told, &own)
@@ -217,10 +281,21 @@ impl Part {
             }
             Value::ServerError(error) => {
                 let error = RedisError::from(error);
-                shared.servers.doubt(self.slot, &error);
+                self.doubt(shared, &error);
+                // without another word it is the script that is refused: by Redis 6.2, which knows no flags
+                if self.is_across && error.code() == Some("ERR") {
+                    shared.runs_across.store(false, Ordering::Relaxed);
+                }
                 Err(error.into())
             }
             _ => Err(unexpected().into()),
+        }
+    }
+
+    /// Goes by this error of the master, unless the same is asked again by slot.
+    fn doubt(&self, shared: &Shared, error: &RedisError) {
+        if !self.is_across {
+            shared.servers.doubt(self.slot, error);
         }
     }
 
@@ -243,7 +318,7 @@ impl Part {
             }
         }
         if let Some(error) = &error {
-            shared.servers.doubt(self.slot, error);
+            self.doubt(shared, error);
         }
         match error {
             None if found.len() == records => SwapOutcome::Found(found),
@@ -257,6 +332,16 @@ impl Part {
     }
 }
 
+/// Whether a server has said that it did not do this.
+fn is_refused(outcome: &SwapOutcome<StoreError>) -> bool {
+    match outcome {
+        SwapOutcome::Failed(StoreError::Redis(error))
+        | SwapOutcome::Refused(_, StoreError::Redis(error)) => error.code().is_some(),
+        SwapOutcome::Failed(StoreError::Unreadable { .. }) => true,
+        _ => false,
+    }
+}
+
 /// Whether a server has said nothing, so that it will say nothing to others either.
 fn is_silence(error: &StoreError) -> bool {
     match error {
@@ -266,9 +351,13 @@ fn is_silence(error: &StoreError) -> bool {
     }
 }
 
-fn begin(command: &str, script: &str, names: usize) -> Cmd {
+fn begin(command: &str, script: &str, names: usize, is_across: bool) -> Cmd {
     let mut command = redis::cmd(command);
-    command.arg(script).arg(names);
+    command.arg(script);
+    if is_across {
+        command.arg(0); // the names are values
+    }
+    command.arg(names);
     command
 }
 
