@@ -181,8 +181,13 @@ fn optimize(from: &Path, to: &Path, features: &[&str]) -> Result<()> {
 }
 
 fn wasm_opt(from: &Path, to: &Path, options: &[&str]) -> Result<()> {
-    // a large function compresses worse inside of its only caller
-    let small = ["-Oz", "--one-caller-inline-max-function-size=20"];
+    let small = [
+        "-Oz",
+        // a large function compresses worse inside of its only caller
+        "--one-caller-inline-max-function-size=20",
+        // the stack ends at address 0, so that only one that overflows comes below 1,024 by an offset that wraps
+        "--low-memory-unused",
+    ];
     let mut optimize = command("node_modules/.bin/wasm-opt", &[&small, options].concat());
     step("optimize the wasm", optimize.arg(from).arg("-o").arg(to))
 }
