@@ -105,7 +105,11 @@ fn millis(env: &Env, name: &str) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     let text = value.as_string();
-    let number = value.as_f64().or_else(|| text.as_deref()?.trim().parse().ok());
+    let number = match &text {
+        // as JavaScript reads a number, because Rust's own reader is 8 KB
+        Some(text) => (!text.trim().is_empty()).then(|| value.unchecked_into_f64()),
+        None => value.as_f64(),
+    };
     match number {
         Some(number) if number >= 0.0 => Ok(Some(whole(number))),
         _ => {

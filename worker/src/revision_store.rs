@@ -71,9 +71,9 @@ impl RevisionStore {
 
 /// Revisions that cannot be read must not stop the Worker, so they count as none.
 async fn read(storage: &Storage) -> worker::Result<Revisions> {
-    let Some(stored) = storage.get::<String>(STORED).await? else {
-        return Ok(Revisions::default());
-    };
+    // `get` would read it by serde, with 10 KB of code that prints numbers in errors
+    let found = storage.get_multiple(vec![STORED]).await?.get(&STORED.into());
+    let Some(stored) = found.as_string() else { return Ok(Revisions::default()) };
     Ok(Revisions::read(&stored).unwrap_or_else(|error| {
         log_error("the stored policies are ignored", &error.to_string().into());
         Revisions::default()
