@@ -81,6 +81,7 @@ impl Exchange {
 
     /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream.
     #[must_use]
+    #[inline(never)]
     pub fn of_key(policy: &Arc<Policy>, asked: &Keyed<'_>, random: Chance<'_>) -> Self {
         let planned = Keyless::of_middleware(policy, asked).plan(Some(asked.key), random);
         Self::begun(planned.map(State::from))
@@ -98,6 +99,7 @@ impl Exchange {
     }
 
     /// What to do next. Until its result is handed in, the step stays the same.
+    #[inline(never)]
     pub fn step(&mut self) -> Step<'_> {
         if matches!(self.state, State::Done(_))
             && let State::Done(served) = core::mem::replace(&mut self.state, State::Ended)
@@ -145,6 +147,7 @@ impl Exchange {
     }
 
     /// Goes on with one outcome for each check, in the order of the checks.
+    #[inline(never)]
     pub fn decided(&mut self, outcomes: Vec<Outcome>) {
         self.go_on(|state| match state {
             State::Decide(plan) => State::Done(plan.serve(outcomes)),

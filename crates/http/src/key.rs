@@ -27,6 +27,7 @@ pub(crate) use spelling::other_spellings;
 ///
 /// # Errors
 /// Returns the response to a request without a key, and to one whose key depends on a token.
+#[inline(never)]
 pub fn key_of(gateway: &Gateway, policy: &Policy, head: &Head<'_>) -> Result<String, Response> {
     let key = match find(gateway, policy, head) {
         FoundKey::Known(key) => key,
@@ -43,6 +44,7 @@ pub(crate) fn without_key(policy: &Policy) -> Response {
 
 /// The names of the headers on which the key of a request may depend, each once.
 #[must_use]
+#[inline(never)]
 pub fn key_headers(gateway: &Gateway, policy: &Policy) -> Vec<String> {
     let mut names = Vec::new();
     let mut add = |name: String| {
