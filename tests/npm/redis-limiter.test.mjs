@@ -110,7 +110,8 @@ for (const [name, policy] of Object.entries(POLICIES)) {
           (limiter) => limiter.refund(key, cost, { now }),
           (limiter) => limiter.block(key, span, { now }),
           (limiter) => limiter.reset(key, { now }),
-        ][pick(11)];
+          (limiter) => limiter.explain(key, { cost, now }),
+        ][pick(12)];
         const wanted = await outcome(() => call(expected));
         assert.deepEqual(await outcome(() => call(each[step % each.length])), wanted, `step ${step}: ${call} on ${key}, ${cost}, ${lease}, ${now}`);
         codes.add(wanted.code ?? wanted.allowed);
@@ -130,13 +131,15 @@ test("what throws in memory rejects here, with the same error", async () => {
     (limiter) => limiter.check("a", { now: 0.5 }), (limiter) => limiter.check("a", { price: 1 }), (limiter) => limiter.acquire("a"),
     (limiter) => limiter.renew("a", "b"), (limiter) => limiter.release("a", 7), (limiter) => limiter.commit("a", "b", 1),
     (limiter) => limiter.reserve("a"), (limiter) => limiter.refund("a", 0), (limiter) => limiter.block("a", "soon"),
-    (limiter) => limiter.decide("a", { class: "none" }), (limiter) => limiter.decide("a", null),
+    (limiter) => limiter.decide("a", { class: "none" }), (limiter) => limiter.decide("a", null), (limiter) => limiter.explain("a", { cost: 7 }),
+    (limiter) => limiter.waitFor("a", { cost: 0 }), (limiter) => limiter.waitFor("a", { now: 5 }), (limiter) => limiter.waitFor(7),
+    (limiter) => limiter.waitFor("a", { cost: 7 }), (limiter) => limiter.waitFor("a", { signal: {} }), (limiter) => limiter.waitFor("a", { jitter: 2 }),
   ]) {
     const wanted = await outcome(() => call(expected));
     assert.equal(typeof wanted.code, "string", `${call}`);
     const { message, ...same } = await outcome(() => call(found));
     assert.deepEqual(same, { name: wanted.name, code: wanted.code }, `${call}`);
-    if (!message.includes("`price`")) assert.equal(message, wanted.message);
+    if (!/`price`|`now`$/.test(message)) assert.equal(message, wanted.message);
   }
   const { message } = await outcome(() => found.check("a", { limits: [bucket] }));
   assert.equal(message, "`options`: expected `cost` or `now`, found `limits`");

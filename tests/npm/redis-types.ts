@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { expectTypeOf } from "expect-type";
 import { rateLimit } from "tidegate/express";
-import RedisDefault, { LimiterError, RedisLimiter, type Answer, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Ran, type Reservation } from "tidegate/redis";
+import RedisDefault, { LimiterError, RedisLimiter, type Answer, type Committed, type Decision, type Explanation, type Grant, type HeldAnswer, type HeldGrant, type Ran, type Reservation } from "tidegate/redis";
 
 const policy = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1m" }] } as const;
 const limits = [...policy.limits];
@@ -21,6 +21,8 @@ limiter.check("a", { limits });
 rateLimit(limiter, { headers: "draft-7" });
 
 expectTypeOf(limiter.check("a", { cost: 1 })).toEqualTypeOf<Promise<Decision>>();
+expectTypeOf(limiter.explain("a", { cost: 1 })).toEqualTypeOf<Promise<Explanation>>();
+expectTypeOf(limiter.waitFor("a", { jitter: 0, signal: AbortSignal.timeout(1) })).toEqualTypeOf<Promise<Grant>>();
 expectTypeOf(limiter.peek("a")).toEqualTypeOf<Promise<Answer>>();
 expectTypeOf(limiter.decide("a", { class: "default" })).toEqualTypeOf<Promise<Grant>>();
 expectTypeOf(limiter.run("a", async () => "done")).toEqualTypeOf<Promise<Ran<string>>>();

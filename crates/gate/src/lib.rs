@@ -40,7 +40,7 @@ mod units;
 pub use ask::{
     Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, ReserveForm, read_json,
 };
-pub use decide::{Effect, Limits, OnChange, PersistAhead, Record, Softness, Verdict};
+pub use decide::{Effect, Explanation, Limits, OnChange, PersistAhead, Record, Softness, Verdict};
 pub use describe::{describe, describe_routes};
 pub use fnv::fnv1a;
 pub use key::{
@@ -60,7 +60,7 @@ pub use policy::{
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{
-    CallLimits, CallLimitsError, Carried, DumpError, Explanation, HasDecision, KeyHasher, Limited,
+    CallLimits, CallLimitsError, Carried, DumpError, HasDecision, KeyHasher, Limited,
     MAX_CALL_LIMITS, Table, TableError,
 };
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};

@@ -78,7 +78,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
+use tidegate_gate::{
+    Explanation, Micros, Request, Resolved, Rule, Timestamp, TransactionError, Used, Verdict,
+};
 
 use crate::count::less;
 use crate::outage::{Outage, Owed, Told};
@@ -289,6 +291,17 @@ impl<T, E: Clone> Authority<T, E> {
         let answer = self.answers.pop_front()?;
         self.waiting = less(self.waiting, 1);
         Some(answer)
+    }
+
+    /// Explains the answer to a request on the states of the key that the store was last known to hold, and on what was decided
+    /// since. `None` if these are not known: they are once a peek is answered that asked for them.
+    pub fn explain(
+        &mut self,
+        resolved: &Resolved,
+        now: Timestamp,
+        request: &Request,
+    ) -> Option<Result<Explanation, TransactionError>> {
+        self.partitions.find_mut(resolved)?.explain(resolved, now, request)
     }
 
     /// The number of operations without an answer.

@@ -83,6 +83,16 @@ export function readAnswer({ numbers, granted, isShadow, names, lease }) {
 }
 
 /**
+ * An answer, and why it is so in the words of `answer.rs`.
+ *
+ * @type {(source: Source, words: string) => declared.Explanation}
+ */
+export function readExplanation(source, words) {
+  const [limit, bound, text] = words.slice(1).split("\0");
+  return { ...readAnswer(source), limitName: limit || undefined, bound, text };
+}
+
+/**
  * The answer about a reservation, whose id is what WebAssembly takes for a lease.
  *
  * @type {(source: Source) => declared.Answer}

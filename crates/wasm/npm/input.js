@@ -33,10 +33,13 @@ export function policyText(policy) {
   return requireShort("policy", "INVALID_POLICY", policyJson(policy, invalidPolicy, "", 0), MOST_POLICY);
 }
 
+/** The most requests that may wait in `waitFor`, unless the options say another number. */
+export const MOST_WAITERS = 10_000;
+
 /** @type {(options: unknown) => { name?: string, maxBytes?: number, maxWaiters: number }} */
 export function limiterOptions(options) {
   const names = ["policy", "maxBytes", "maxWaiters"];
-  const { policy, maxBytes, maxWaiters = 10_000 } = known("options", "INVALID_OPTION", options, names);
+  const { policy, maxBytes, maxWaiters = MOST_WAITERS } = known("options", "INVALID_OPTION", options, names);
   requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
   requireType("options.maxBytes", "INVALID_OPTION", maxBytes, "number", OPTIONAL);
   requireType("options.maxWaiters", "INVALID_OPTION", maxWaiters, "number");

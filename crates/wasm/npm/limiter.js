@@ -1,6 +1,6 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
-import { Grant, addSoft, hasLease, isDenied, readAdmission, readAnswer, readReservation, ruleOf } from "./answer.js";
+import { Grant, addSoft, hasLease, isDenied, readAdmission, readAnswer, readExplanation, readReservation, ruleOf } from "./answer.js";
 import {
   ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, RUN, WAIT, callOptions,
 } from "./call.js";
@@ -105,9 +105,7 @@ export class Limiter {
     const keyBytes = this.#begin(key, now, limits);
     const text = this.#native.explain(keyBytes, cost, now, fields.class, fields.lease, fields.signalPpm, fields.draw);
     if (text === undefined) throw this.#failure(cost, now);
-    const answer = this.#answer(!text.startsWith(" "), read, undefined, readAnswer);
-    const [limit, bound, sentence] = text.slice(1).split("\0");
-    return { ...answer, limitName: limit || undefined, bound, text: sentence };
+    return this.#answer(!text.startsWith(" "), read, undefined, (source) => readExplanation(source, text));
   }
 
   /** @type {declared.Limiter["acquire"]} */
@@ -134,7 +132,7 @@ export class Limiter {
       return this.#request(key, read);
     };
     const look = () => this.#decide(key, read, read.cost ?? this.#defaultCost, LOOKS, readAnswer);
-    return this.#waiting.wait(key, ask, look, read);
+    return this.#waiting.wait(key, { ask, look }, read);
   }
 
   /** @type {declared.Limiter["renew"]} */

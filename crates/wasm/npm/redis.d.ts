@@ -130,6 +130,16 @@ export type Committed = (memory.Committed & Undegraded) | (Degraded & {
   readonly late?: undefined;
 });
 
+/** An answer, and why it is so. */
+export type Explanation = (memory.Explanation & Undegraded) | (Degraded & {
+  /** Absent. */
+  readonly limitName?: undefined;
+  /** Absent: nobody knows. */
+  readonly bound?: undefined;
+  /** Absent: nobody knows. */
+  readonly text?: undefined;
+});
+
 /** What can be done with a request that was decided. `Own` are the options that every operation of its limiter has. */
 export interface Granted<Own = Options> {
   /**
@@ -178,8 +188,22 @@ export interface AsyncLimiter<Own = object> {
   /** Answers whether and when a request would pass, and changes nothing. The default cost is 0. */
   peek(key: string, request?: Pick<memory.Request, "cost" | "class"> & Own): Promise<Answer>;
 
+  /** Answers as `peek` does, by default at the policy's cost, and says why: which limit, and which of its rates or gaps. */
+  explain(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<Explanation>;
+
   /** Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the request acquires a lease. */
   decide(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<Grant<Own>>;
+
+  /**
+   * Waits until a request is granted. Requests on one key are granted in the order of their calls. The first of them asks again when
+   * the wait of its refusal has passed, when this limiter has given units back, and at the latest after a second, because others may
+   * give units back. It does so, too, while nobody can be asked and `on_error` refuses.
+   *
+   * @param options a signal that is aborted while an answer is under way ends the wait after the answer, unless this is a grant
+   * @throws {LimiterError} `NEVER_GRANTED` for a key on the list `deny`; `FREED` if the limiter is closed meanwhile
+   * @throws {FullError} `TOO_MANY_WAITERS` if 10,000 requests wait already
+   */
+  waitFor(key: string, options?: Omit<memory.WaitOptions, OfMemory>): Promise<Grant<Own>>;
 
   /**
    * Acquires a lease, if the answer allows it.
@@ -250,7 +274,7 @@ export interface AsyncLimiter<Own = object> {
    */
   block(key: string, span: memory.Span, options?: Own): Promise<memory.Answer>;
 
-  /** The number of operations that wait for their answer. */
+  /** The number of operations that wait for their answer, and of requests that wait in `waitFor`. */
   readonly waiting: number;
 
   /** Takes no more operations: a later one rejects with `FREED`. Resolves when all earlier ones are answered. */
@@ -292,6 +316,8 @@ export class RedisLimiter {
 export interface RedisLimiter extends AsyncLimiter<Options> {
   check(key: string, options?: CheckOptions): Promise<Decision>;
   peek(key: string, request?: Request): Promise<Answer>;
+  explain(key: string, request?: Request): Promise<Explanation>;
+  waitFor(key: string, options?: Omit<memory.WaitOptions, "limits">): Promise<Grant>;
   decide(key: string, request?: Request): Promise<Grant>;
   acquire(key: string, request?: Request): Promise<HeldGrant>;
 

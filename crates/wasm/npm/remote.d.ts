@@ -65,7 +65,7 @@ export class RemoteLimiter {
   constructor(options: RemoteLimiterOptions);
 }
 
-export interface RemoteLimiter extends AsyncLimiter<CallOptions> {
+export interface RemoteLimiter extends Omit<AsyncLimiter<CallOptions>, "explain" | "waitFor"> {
   check(key: string, options?: CheckOptions): Promise<Decision>;
   decide(key: string, request?: Request): Promise<Grant<CallOptions>>;
   acquire(key: string, request?: Request): Promise<HeldGrant<CallOptions>>;

@@ -2,13 +2,19 @@
 import { coded } from "./errors.js";
 import { clock } from "./input.js";
 
-/** @import { Answer, Grant, Signal, WaitOptions } from "./index.js" */
-/** @typedef {(now: number) => Grant} Ask asks at a time in microseconds */
+/** @import { Signal, WaitOptions } from "./index.js" */
+/** @typedef {{ allowed: boolean, denied?: boolean, atUs?: number, retryAfterUs?: number }} Said an answer, without numbers if nobody could be asked */
+/**
+ * What asks at a time in microseconds, and what only looks.
+ *
+ * @template {Said} G
+ * @typedef {{ ask: (now: number) => G | Promise<G>, look: () => Said | Promise<Said> }} Asking
+ */
 /**
  * @typedef {object} Waiter
  * @property {string} key
- * @property {Ask} ask
- * @property {(said: Grant) => void} resolve
+ * @property {Asking<any>["ask"]} ask
+ * @property {(said: any) => void} resolve
  * @property {(error: unknown) => void} reject
  * @property {number} jitter
  * @property {Signal | undefined} signal
@@ -20,13 +26,23 @@ import { clock } from "./input.js";
  * @property {ReturnType<typeof setTimeout> | undefined} timer
  * @property {number} dueUs when the first request passes
  * @property {number} waitUs how long it waits until then
+ * @property {boolean} isAsking whether the answer to its question is still to come
+ * @property {boolean} isWoken whether units may have come back since it asked
  */
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** A timer that is later than this has lost its turn. */
 const LATE_US = 100_000;
+/** How long the first request waits until it asks again, if nobody could be asked. */
+const UNKNOWN_WAIT_US = 1_000_000;
+/** A limiter whose units others may give back asks again after this. */
+export const LOOK_AGAIN_US = 1_000_000;
 
-/** The requests that wait, by key. Only the first one of a key has a timer. */
+/**
+ * The requests that wait, by key. Only the first one of a key has a timer.
+ *
+ * Answers may be promises. A request whose answer is under way is not ended before the answer has come, so that no grant is lost.
+ */
 export class Waiting {
   /** @type {Map<string, Queue>} */
   #queues = new Map();
@@ -37,43 +53,72 @@ export class Waiting {
    */
   #signals = new Map();
   #most;
+  #lookAgainUs;
   #count = 0;
+  /** @type {unknown} */
+  #closed;
 
-  /** @param {number} most */
-  constructor(most) {
+  /**
+   * @param {number} most
+   * @param {number} [lookAgainUs] how long the first request waits at most until it asks again, because others may give units back
+   */
+  constructor(most, lookAgainUs = Infinity) {
     this.#most = most;
+    this.#lookAgainUs = lookAgainUs;
   }
 
   /**
    * Waits until `ask` returns a grant. `ask` is called when it is this request's turn, and again each time that the
    * wait of its refusal has passed. Until then `look` says whether the request can ever pass.
    *
-   * @type {(key: string, ask: Ask, look: () => Answer, options: Pick<WaitOptions, "signal" | "jitter">) => Promise<Grant>}
+   * @template {Said} G
+   * @param {string} key
+   * @param {Asking<G>} asking
+   * @param {Pick<WaitOptions, "signal" | "jitter">} options
+   * @returns {Promise<G>}
    */
-  wait(key, ask, look, { signal, jitter = 0.1 }) {
+  wait(key, { ask, look }, { signal, jitter = 0.1 }) {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) throw signal.reason;
-      const first = this.#queues.has(key) ? undefined : ask(clock());
-      if (first?.allowed) {
-        resolve(first);
-        return;
-      }
-      requireSomeTime(first ?? look());
-      if (this.#count >= this.#most) {
-        throw coded("TOO_MANY_WAITERS", `expected at most ${this.#most} waiting requests, found one more`);
-      }
       const waiter = { key, ask, resolve, reject, jitter, signal };
-      if (signal !== undefined) this.#listen(signal, waiter);
-      this.#count++;
-      const queue = this.#queues.get(key);
-      if (queue !== undefined) {
-        queue.waiters.add(waiter);
-        return;
-      }
-      const started = { waiters: new Set([waiter]), timer: undefined, dueUs: 0, waitUs: 0 };
-      this.#queues.set(key, started);
-      this.#serveLater(key, started, waiter, /** @type {Grant} */ (first)); // without a queue it has asked
+      if (this.#queues.has(key)) return onceKnown(look(), (said) => this.#join(waiter, said, false), reject);
+      onceKnown(ask(clock()), (said) => (said.allowed ? resolve(said) : this.#join(waiter, said, true)), reject);
     });
+  }
+
+  /**
+   * Lets a request wait that was refused, or that has only looked.
+   *
+   * @type {(waiter: Waiter, said: Said, isRefused: boolean) => void}
+   */
+  #join(waiter, said, isRefused) {
+    const { key, signal } = waiter;
+    this.#requireWait(waiter, said);
+    if (this.#count >= this.#most) {
+      throw coded("TOO_MANY_WAITERS", `expected at most ${this.#most} waiting requests, found one more`);
+    }
+    if (signal !== undefined) this.#listen(signal, waiter);
+    this.#count++;
+    const queue = this.#queues.get(key);
+    if (queue !== undefined) {
+      queue.waiters.add(waiter);
+      return;
+    }
+    const started = { waiters: new Set([waiter]), timer: undefined, dueUs: 0, waitUs: 0, isAsking: false, isWoken: false };
+    this.#queues.set(key, started);
+    if (isRefused) this.#serveLater(key, started, waiter, said);
+    else this.#serve(key, started, clock()); // those before it have left while it looked
+  }
+
+  /**
+   * Refuses to wait where no wait helps, or after the wait was ended.
+   *
+   * @type {(waiter: Waiter, said: Said) => void}
+   */
+  #requireWait({ signal }, { denied }) {
+    if (denied) throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
+    if (this.#closed !== undefined) throw this.#closed;
+    if (signal?.aborted) throw signal.reason;
   }
 
   /**
@@ -91,14 +136,15 @@ export class Waiting {
   }
 
   /**
-   * Rejects all requests.
+   * Rejects all requests, and those that come later.
    *
    * @type {(error: unknown) => void}
    */
   close(error) {
+    this.#closed = error;
     for (const [key, queue] of [...this.#queues]) {
       clearTimeout(queue.timer);
-      for (const waiter of [...queue.waiters]) this.#leave(key, queue, waiter).reject(error);
+      for (const waiter of [...queue.waiters].slice(queue.isAsking ? 1 : 0)) this.#leave(key, queue, waiter).reject(error);
     }
   }
 
@@ -109,31 +155,59 @@ export class Waiting {
   /** @type {(key: string, queue: Queue, now: number) => void} */
   #serve(key, queue, now) {
     clearTimeout(queue.timer);
+    if (queue.isAsking) {
+      queue.isWoken = true;
+      return;
+    }
     for (const waiter of queue.waiters) {
       let said;
       try {
         said = waiter.ask(now);
-        if (!said.allowed) {
-          requireSomeTime(said);
-          this.#serveLater(key, queue, waiter, said);
-          return;
-        }
+        if (said instanceof Promise) return void this.#serveOnceKnown(key, queue, waiter, said);
+        if (!this.#answer(key, queue, waiter, said)) return;
       } catch (error) {
         this.#leave(key, queue, waiter).reject(error);
-        continue;
       }
-      this.#leave(key, queue, waiter).resolve(said);
     }
+  }
+
+  /** @type {(key: string, queue: Queue, waiter: Waiter, asked: Promise<Said>) => Promise<void>} */
+  async #serveOnceKnown(key, queue, waiter, asked) {
+    queue.isAsking = true;
+    let isNext = true;
+    try {
+      isNext = this.#answer(key, queue, waiter, await asked);
+    } catch (error) {
+      this.#leave(key, queue, waiter).reject(error);
+    }
+    isNext ||= queue.isWoken;
+    [queue.isAsking, queue.isWoken] = [false, false];
+    if (isNext) this.#serve(key, queue, clock());
+  }
+
+  /**
+   * Gives the first request its answer, and returns whether it is the next one's turn.
+   *
+   * @type {(key: string, queue: Queue, waiter: Waiter, said: Said) => boolean}
+   */
+  #answer(key, queue, waiter, said) {
+    if (said.allowed) {
+      this.#leave(key, queue, waiter).resolve(said);
+      return true;
+    }
+    this.#requireWait(waiter, said);
+    this.#serveLater(key, queue, waiter, said);
+    return false;
   }
 
   /**
    * Sets the timer, a little late, so that processes which share an upstream do not come at the same moment.
    *
-   * @type {(key: string, queue: Queue, waiter: Waiter, said: Grant) => void}
+   * @type {(key: string, queue: Queue, waiter: Waiter, said: Said) => void}
    */
-  #serveLater(key, queue, { jitter }, { atUs, retryAfterUs }) {
-    queue.dueUs = atUs + retryAfterUs;
-    queue.waitUs = retryAfterUs;
+  #serveLater(key, queue, { jitter }, { atUs = clock(), retryAfterUs = UNKNOWN_WAIT_US }) {
+    queue.waitUs = Math.min(retryAfterUs, this.#lookAgainUs);
+    queue.dueUs = atUs + queue.waitUs;
     const wait = Math.max(1, (queue.dueUs - clock()) / 1000);
     const late = Math.floor(wait * jitter * Math.random());
     queue.timer = setTimeout(() => this.#serve(key, queue, this.#turnOf(queue)), Math.min(Math.ceil(wait) + late, LONGEST_TIMER_MS));
@@ -189,6 +263,7 @@ export class Waiting {
     for (const waiter of [...(this.#signals.get(signal)?.waiters ?? [])]) {
       const queue = /** @type {Queue} */ (this.#queues.get(waiter.key));
       const [first] = queue.waiters;
+      if (waiter === first && queue.isAsking) continue; // it leaves once its answer has come
       if (waiter === first) next.add(waiter.key); // the next one may need less
       this.#leave(waiter.key, queue, waiter).reject(signal.reason);
     }
@@ -209,11 +284,14 @@ export class Waiting {
 }
 
 /**
- * Refuses to wait where no wait helps.
+ * Goes on with an answer, at once if it is there. What throws rejects.
  *
- * @type {(said: Answer) => void}
+ * @template T
+ * @param {T | Promise<T>} answer
+ * @param {(answer: T) => void} take
+ * @param {(error: unknown) => void} reject
  */
-function requireSomeTime(said) {
-  if (!said.denied) return;
-  throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
+function onceKnown(answer, take, reject) {
+  if (answer instanceof Promise) answer.then(take).catch(reject);
+  else take(answer);
 }

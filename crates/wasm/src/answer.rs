@@ -1,6 +1,6 @@
 //! The answer to an operation in numbers, which JavaScript reads from WebAssembly's memory.
 
-use tidegate_gate::{Decision, Probability, Softness, Verdict};
+use tidegate_gate::{Decision, Explanation, Probability, Softness, Verdict};
 
 use crate::number::from_quantity;
 
@@ -66,6 +66,14 @@ pub(crate) fn flags(soft: Softness, has_lease: bool) -> u8 {
 /// The number of a rule; below 0 for a listed key.
 fn number_of(rule: Option<usize>) -> f64 {
     rule.and_then(|rule| u64::try_from(rule).ok()).map_or(NONE, from_quantity)
+}
+
+/// Why a request passes or not: the name of the limit that decides, its rate or gap, and a sentence, each with a zero after it. The
+/// text begins with a plus if the request would pass, otherwise with a space.
+pub(crate) fn in_words(why: &Explanation) -> String {
+    let sign = if why.verdict.decision.is_allowed() { "+" } else { " " };
+    let limit = why.limit.as_deref().unwrap_or_default();
+    [sign, limit, "\0", &why.bound, "\0", &why.text, "\0"].concat()
 }
 
 pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras, soft: Softness) {

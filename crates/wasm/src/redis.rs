@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use slab::Slab;
 use tidegate_gate::{
-    AskError, Asked, Gateway, InvalidKey, Limits, Micros, NamedLimit, OnError, Operation, Policy,
-    Resolved, Softness, TableError, Timestamp, TransactionError, Verdict,
+    AskError, Asked, Explanation, Gateway, InvalidKey, Limits, Micros, NamedLimit, OnError,
+    Operation, Policy, Request, Resolved, Rule, Softness, TableError, Timestamp, TransactionError,
+    Verdict,
 };
 use tidegate_http::Outcome;
 use tidegate_tier::authority::{Failure as TierFailure, Options, Queued, Swap, SwapOutcome};
@@ -38,6 +39,9 @@ const MOST_DEADLINES: u64 = 16;
 
 /// What a client of middleware is told of an outage.
 const AWAY: &str = "the store is unavailable";
+
+/// Why a peek that is answered cannot be explained: Redis took no write, or other writers kept changing the states.
+const UNKNOWN_STATES: &str = "the states were not known for long enough to explain them";
 
 /// Decides by one policy on states in Redis.
 #[wasm_bindgen(js_name = NativeAuthority)]
@@ -71,6 +75,8 @@ struct Waiting {
     asked: Option<Asked>,
     operation: Operation,
     is_timed: bool,
+    /// Whether the answer is to be explained.
+    explains: bool,
     /// The request of middleware that asks for it.
     asking: Option<Box<Asking>>,
 }
@@ -81,6 +87,8 @@ struct Said {
     lease: Option<String>,
     /// How often to renew the lease.
     renew_every: Option<Micros>,
+    /// Why the request passes or not.
+    explained: Option<String>,
     /// Why Redis has not decided.
     degraded: Option<String>,
     failure: Option<Failure>,
@@ -152,6 +160,13 @@ impl Authority {
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.policy.is_shadow()
+    }
+
+    /// Whether some limit counts several keys together.
+    #[wasm_bindgen(js_name = sharesStates)]
+    #[must_use]
+    pub fn shares_states(&self) -> bool {
+        self.policy.shares_states()
     }
 
     /// The names of the limits of a rule, as those of a [`Limiter`](crate::Limiter).
@@ -240,6 +255,11 @@ impl Authority {
         self.said.renew_every.map_or(0.0, |every| from_quantity(every.0))
     }
 
+    /// Why the request of the last answer passes or not, in the words of a [`Limiter`](crate::Limiter).
+    pub fn explained(&mut self) -> Option<String> {
+        self.said.explained.take()
+    }
+
     /// Why Redis has not decided on the last answer, so that the policy's `on_error` has.
     pub fn degraded(&mut self) -> Option<String> {
         self.said.degraded.take()
@@ -289,7 +309,7 @@ impl Authority {
     }
 
     fn say(&mut self, waiting: Waiting, answer: Result<Verdict, TierFailure<String>>) -> Said {
-        let Waiting { resolved, asked, operation, asking, .. } = waiting;
+        let Waiting { resolved, asked, operation, explains, asking, .. } = waiting;
         if let Some(mut asking) = asking {
             let away = |_| Outcome::Unavailable(AWAY.into());
             asking.decided(answer.map_or_else(away, Outcome::Decided));
@@ -302,6 +322,16 @@ impl Authority {
         let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
         let renew_every = resolved.limits().and_then(Limits::renew_every);
         let mut said = Said { lease, renew_every, ..Said::default() };
+        let mut answer = answer;
+        if explains
+            && let (Ok(verdict), Operation::Decide(request) | Operation::Peek(request)) =
+                (&mut answer, operation)
+        {
+            match self.why_so(&resolved, verdict, &request) {
+                Ok(text) => said.explained = Some(text),
+                Err(why) => answer = Err(why),
+            }
+        }
         match answer {
             Ok(verdict) => {
                 let verdict = asked.map_or(verdict.clone(), |asked| asked.said(verdict));
@@ -327,6 +357,26 @@ impl Authority {
             }
         }
         said
+    }
+
+    /// Explains a peek, whose verdict becomes that on the states that are explained.
+    fn why_so(
+        &mut self,
+        resolved: &Resolved,
+        verdict: &mut Verdict,
+        request: &Request,
+    ) -> Result<String, TierFailure<String>> {
+        let why = match resolved.rule() {
+            Rule::Listed(decision) => Explanation::listed(verdict.at, decision),
+            Rule::Limited(..) => {
+                let unknown = || TierFailure::Store(UNKNOWN_STATES.to_owned());
+                let why = self.tier.explain(resolved, verdict.at, request).ok_or_else(unknown)?;
+                why.map_err(TierFailure::Transaction)?
+            }
+        };
+        let text = answer::in_words(&why);
+        *verdict = why.verdict;
+        Ok(text)
     }
 
     /// Why Redis has not decided. The text has no key.

@@ -1,5 +1,6 @@
 //! Several limits on one key, decided all or nothing.
 
+mod explain;
 mod grants;
 mod limits;
 mod operate;
@@ -13,6 +14,7 @@ mod tests;
 mod together;
 mod verdict;
 
+pub use explain::Explanation;
 pub(crate) use limits::{LimitFacts, MAX_LIMITS, RecordWords};
 pub use limits::{Limits, Record};
 pub(crate) use payers::in_order_of;

@@ -17,7 +17,19 @@ impl Record {
 }
 
 impl KeyState {
-    /// Does an operation on a key that may be blocked. If the key is not blocked, `decide` does it.
+    /// Does an operation on a key that may be blocked.
+    pub(crate) fn operate(
+        &mut self,
+        limits: &Limits,
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Verdict, OperationError> {
+        self.operate_unless_blocked(limits, now, operation, |limits, words| {
+            limits.operate(words, now, operation)
+        })
+    }
+
+    /// Does the same. If the key is not blocked, `decide` does it.
     pub(crate) fn operate_unless_blocked(
         &mut self,
         limits: &Limits,

@@ -8,7 +8,7 @@ use tidegate_core::shed::Draw;
 use tidegate_core::{Micros, Timestamp};
 
 use super::entry::Entry;
-use super::{Retain, Table, TableError, operate};
+use super::{Retain, Table, TableError};
 use crate::decide::Verdict;
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Rule};
@@ -50,7 +50,7 @@ impl Table {
         }
         self.with_key_state(policy, limits, (&key, Retain::Everything), now, |state| {
             limits.set_used(&mut state.words, now, used);
-            operate(state, limits, now, &Operation::from(0))
+            state.operate(limits, now, &Operation::from(0))
         })
     }
 

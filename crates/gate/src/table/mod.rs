@@ -11,7 +11,6 @@ mod dump;
 mod entries;
 mod entry;
 mod error;
-mod explain;
 mod keys;
 mod memory;
 #[cfg(test)]
@@ -22,7 +21,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use crate::decide::{Limits, Record, Verdict};
+use crate::decide::{Explanation, Limits, Record, Verdict};
 use crate::key::MAX_KEY_BYTES;
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Resolved, Rule};
@@ -35,7 +34,6 @@ use entries::Entries;
 pub use entry::KeyHasher;
 use entry::{Entry, without};
 pub use error::TableError;
-pub use explain::Explanation;
 pub use keys::Limited;
 
 /// The least time between two searches of a full table for expired states, so that a flood of new keys
@@ -148,7 +146,7 @@ impl Table {
         let retain = if request.cost == 0 { Retain::Nothing } else { Retain::Grants };
         self.with_key_state(policy, limits, (key, retain), now, |state| match state.block {
             None => limits.decide(&mut state.words, now, request),
-            Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
+            Some(_) => Ok(state.operate(limits, now, &Operation::Decide(*request))?.decision),
         })
     }
 
@@ -202,7 +200,7 @@ impl Table {
             _ => Retain::Everything,
         };
         let answer = self.with_key_state(policy, limits, (&key, retain), now, |state| {
-            operate(state, limits, now, operation)
+            state.operate(limits, now, operation)
         })?;
         if let Operation::Reset(depth) = operation
             && limits.count_apart()
@@ -217,6 +215,25 @@ impl Table {
     pub fn words(&self, limits: &Limits, key: &str) -> Option<Vec<u64>> {
         let words = self.gather(limits, key).ok()?.words.into_vec();
         words.iter().any(|word| *word != 0).then_some(words)
+    }
+
+    /// Explains the answer to a request, and changes nothing.
+    ///
+    /// # Errors
+    /// Fails with [`TableError`] as the request would.
+    pub fn explain(
+        &self,
+        policy: &Policy,
+        key: &str,
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Explanation, TableError> {
+        match policy.rule(key) {
+            Rule::Listed(decision) => Ok(Explanation::listed(now, decision)),
+            Rule::Limited(limits, key) => {
+                Ok(Explanation::of(limits, self.gather(limits, &key)?, now, request)?)
+            }
+        }
     }
 
     /// The state of a canonical key, unless no state could be kept for it, or the allocator has no room for the copy.
@@ -397,17 +414,6 @@ enum Retain {
     /// What it grants. A refusal leaves nothing in a count that another limit wrote: it would be rounded up.
     Grants,
     Everything,
-}
-
-fn operate(
-    state: &mut KeyState,
-    limits: &Limits,
-    now: Timestamp,
-    operation: &Operation,
-) -> Result<Verdict, OperationError> {
-    state.operate_unless_blocked(limits, now, operation, |limits, words| {
-        limits.operate(words, now, operation)
-    })
 }
 
 /// Whether the table has to keep this.

@@ -9,8 +9,8 @@ use core::mem;
 
 use compact_str::CompactString;
 use tidegate_gate::{
-    Answered, Due, KeySlots, Micros, OnError, Operation, Policy, Resolved, Timestamp, Transaction,
-    Used, Verdict, Write, never,
+    Answered, Due, Explanation, KeySlots, Micros, OnError, Operation, Policy, Request, Resolved,
+    Timestamp, Transaction, TransactionError, Used, Verdict, Write, never,
 };
 
 use super::ask::{Completion, Failure, Queued};
@@ -368,6 +368,17 @@ impl<T> Partition<T> {
             }
         }
         self.forget();
+    }
+
+    /// Explains the answer to a request; `None` if the states of the key are not known.
+    pub(super) fn explain(
+        &mut self,
+        resolved: &Resolved,
+        now: Timestamp,
+        request: &Request,
+    ) -> Option<Result<Explanation, TransactionError>> {
+        let own = joined_of(&mut self.transaction, &mut self.joined, resolved);
+        self.transaction.knows(own).then(|| self.transaction.explain(own, now, request))
     }
 
     /// The store is known not to answer.

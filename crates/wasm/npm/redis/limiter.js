@@ -1,17 +1,18 @@
 // A limiter whose states are in Redis. WebAssembly decides and writes the commands; this sends them, and hands the replies in.
 import { NativeAuthority as Native, longKey } from "#authority";
 import { moduleMemory, requireMemory } from "#native";
-import { hasLease, readAdmission, ruleOf } from "../answer.js";
+import { hasLease, readAdmission, readExplanation, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
 import { asError, caught, coded } from "../errors.js";
 import {
-  admissionOptions, clock, headerValue, held, known, policyText, requestFacts, requireFunction, requireText, requireUnits, requireWellFormed,
+  MOST_WAITERS, admissionOptions, clock, headerValue, held, known, policyText, requestFacts, requireFunction, requireText, requireUnits, requireWellFormed,
   requireWhole, wrongType,
 } from "../input.js";
 import { prepared } from "../prepared.js";
 import { AsyncGrant } from "../grant.js";
 import { running } from "../running.js";
 import { spanUs } from "../span.js";
+import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Carrier } from "./carrier.js";
 import { senderOf } from "./client.js";
@@ -30,6 +31,7 @@ export class RedisLimiter {
   #carrier;
   #defaultCost;
   #isShadow;
+  #sharesStates;
   /**
    * The callers that wait, by the tokens of their operations.
    *
@@ -50,6 +52,8 @@ export class RedisLimiter {
    * @type {string[] | undefined}
    */
   #keyHeaders;
+  /** The requests of `waitFor`. */
+  #waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US);
   /** @type {Promise<void> | undefined} */
   #closed;
   #onDrained = () => {};
@@ -66,6 +70,7 @@ export class RedisLimiter {
     this.#native = native;
     this.#defaultCost = native.defaultCost();
     this.#isShadow = native.isShadow();
+    this.#sharesStates = native.sharesStates();
     this.#carrier = new Carrier(native, send, deadlineUs, () => this.#settle(), (error) => this.#fail(error));
   }
 
@@ -85,6 +90,30 @@ export class RedisLimiter {
       native.request(cost, true, false, fields.class, fields.lease, fields.signalPpm, fields.draw));
   }
 
+  /** @type {declared.RedisLimiter["explain"]} */
+  explain(key, request) {
+    /** @type {Prepare} */
+    const prepare = ({ cost = this.#defaultCost, fields }) => (native) =>
+      native.explain(cost, fields.class, fields.lease, fields.signalPpm, fields.draw);
+    return this.#ask(key, "request", request, REQUEST, prepare, (source) => {
+      const words = this.#native.explained();
+      return words === undefined ? answerOf(source) : readExplanation(source, words);
+    });
+  }
+
+  /** @type {declared.RedisLimiter["waitFor"]} */
+  async waitFor(key, options) {
+    const read = calls.callOptions("options", options, WAIT);
+    requireKey(key);
+    this.#inUse();
+    const { cost = this.#defaultCost, fields } = read;
+    return this.#waiting.wait(key, {
+      ask: (now) => this.#decide(key, { ...read, now }, false, false),
+      look: () => this.#begin(key, { ...read, now: clock() }, false, (native) =>
+        native.request(cost, true, false, fields.class, fields.lease, fields.signalPpm, fields.draw)),
+    }, read);
+  }
+
   /** @type {declared.RedisLimiter["acquire"]} */
   acquire(key, request) {
     return this.#request(key, request, ACQUISITION, true);
@@ -102,7 +131,7 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["renew"]} */
   renew(key, lease, options) {
-    return this.#ask(key, "options", options, RENEWAL, ({ fields }) => {
+    return this.#operate(key, "options", options, RENEWAL, ({ fields }) => {
       held(lease);
       return (native) => native.renew(lease, fields.count);
     });
@@ -110,7 +139,7 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["release"]} */
   release(key, lease, options) {
-    return this.#ask(key, "options", options, OPTIONS, () => {
+    return this.#operate(key, "options", options, OPTIONS, () => {
       held(lease);
       return (native) => native.release(lease);
     });
@@ -118,7 +147,7 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["budget"]} */
   budget(key, lease, wanted) {
-    return this.#ask(key, "wanted", wanted, BUDGET, ({ fields }) => {
+    return this.#operate(key, "wanted", wanted, BUDGET, ({ fields }) => {
       held(lease);
       return (native) => native.budget(lease, fields.wants, fields.grantedAtUs, fields.left);
     });
@@ -126,13 +155,13 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["report"]} */
   report(key, report) {
-    return this.#ask(key, "report", report, REPORT, ({ fields }) => (native) =>
+    return this.#operate(key, "report", report, REPORT, ({ fields }) => (native) =>
       native.report(fields.admitted, fields.suppressed, fields.offeredAtUs));
   }
 
   /** @type {declared.RedisLimiter["reserve"]} */
   reserve(key, request) {
-    return this.#ask(key, "request", request, calls.RESERVATION, ({ cost = this.#defaultCost, fields }) => {
+    return this.#operate(key, "request", request, calls.RESERVATION, ({ cost = this.#defaultCost, fields }) => {
       const timeToLive = fields.timeToLive === undefined ? undefined : spanUs("timeToLive", fields.timeToLive);
       return (native) => native.reserve(cost, fields.class, fields.id, fields.signalPpm, fields.draw, timeToLive);
     }, reservationOf);
@@ -140,7 +169,7 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["commit"]} */
   commit(key, id, actual, options) {
-    return this.#ask(key, "options", options, calls.ONLY_NOW, () => {
+    return this.#operate(key, "options", options, calls.ONLY_NOW, () => {
       held(id, "id");
       requireUnits("actual", actual, 0);
       return (native) => native.commit(id, actual);
@@ -149,7 +178,7 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["refund"]} */
   refund(key, units, options) {
-    return this.#ask(key, "options", options, OPTIONS, () => {
+    return this.#operate(key, "options", options, OPTIONS, () => {
       requireUnits("units", units, 1);
       return (native) => native.refund(units);
     });
@@ -157,12 +186,12 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["reset"]} */
   reset(key, options) {
-    return this.#ask(key, "options", options, OPTIONS, () => (native) => native.reset());
+    return this.#operate(key, "options", options, OPTIONS, () => (native) => native.reset());
   }
 
   /** @type {declared.RedisLimiter["block"]} */
   block(key, span, options) {
-    return this.#ask(key, "options", options, OPTIONS, () => {
+    return this.#operate(key, "options", options, OPTIONS, () => {
       const forUs = spanUs("span", span);
       return (native) => native.block(forUs);
     });
@@ -201,7 +230,7 @@ export class RedisLimiter {
   }
 
   get waiting() {
-    return this.#waiters.size;
+    return this.#waiters.size + this.#waiting.size;
   }
 
   /** @type {declared.RedisLimiter["close"]} */
@@ -209,6 +238,7 @@ export class RedisLimiter {
     this.#closed ??= new Promise((resolve) => {
       this.#onDrained = resolve;
     });
+    this.#waiting.close(closed());
     this.#endIfDrained();
     return this.#closed;
   }
@@ -218,13 +248,17 @@ export class RedisLimiter {
   }
 
   /** @type {(key: string, request: object | undefined, fields: FieldList, acquires: boolean, onAnswer?: () => void) => Promise<any>} */
-  #request(key, request, fields, acquires, onAnswer = () => {}) {
-    let cost = this.#defaultCost;
-    /** @type {Prepare} */
-    const prepare = ({ cost: given = cost, fields: { class: name, lease, signalPpm, draw } }) => {
-      cost = given;
-      return (native) => native.request(cost, false, acquires, name, lease, signalPpm, draw);
-    };
+  async #request(key, request, fields, acquires, onAnswer) {
+    return this.#decide(key, calls.callOptions("request", request, fields), isTimed(request), acquires, onAnswer);
+  }
+
+  /**
+   * Decides on a request whose fields were read.
+   *
+   * @type {(key: string, read: Call, isTimed: boolean, acquires: boolean, onAnswer?: () => void) => Promise<any>}
+   */
+  #decide(key, read, isTimed, acquires, onAnswer = () => {}) {
+    const { cost = this.#defaultCost, fields: { class: name, lease, signalPpm, draw } } = read;
     /** @type {(source: Source) => AsyncGrant} */
     const make = (source) => {
       onAnswer();
@@ -241,21 +275,40 @@ export class RedisLimiter {
       const holds = lease !== undefined && (granted || degraded !== undefined);
       return new AsyncGrant(answer, { limiter: this, key, units, holds, refund });
     };
-    return this.#ask(key, "request", request, fields, prepare, make);
+    return this.#begin(key, read, isTimed, (native) => native.request(cost, false, acquires, name, lease, signalPpm, draw), make);
   }
 
   /**
-   * Does an operation. The operations that begin before the next turn of the event loop's microtasks share a call to Redis.
+   * Does an operation.
    *
    * @type {(key: string, argument: string, given: any, fields: FieldList, prepare: Prepare, make?: (source: Source) => any) => Promise<any>}
    */
-  async #ask(key, argument, given, fields, prepare, make = answerOf) {
+  async #ask(key, argument, given, fields, prepare, make) {
     const read = calls.callOptions(argument, given, fields);
-    const isTimed = given !== undefined && Object.hasOwn(given, "now") && given.now !== undefined;
-    const begin = prepare(read);
-    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
-    if (key.length > MOST_KEY) throw asError(longKey(utf8.encode(key).length));
-    requireWellFormed("key", "INVALID_KEY", key);
+    return this.#begin(key, read, isTimed(given), prepare(read), make);
+  }
+
+  /**
+   * Does an operation after which other requests may pass.
+   *
+   * @type {(key: string, argument: string, given: any, fields: FieldList, prepare: Prepare, make?: (source: Source) => any) => Promise<any>}
+   */
+  async #operate(key, argument, given, fields, prepare, make) {
+    const answer = await this.#ask(key, argument, given, fields, prepare, make);
+    // addresses of one network, and all ways to write an address, are one key
+    if (key.startsWith("ip:") || this.#sharesStates) this.#waiting.wakeAll();
+    else this.#waiting.wake(key);
+    return answer;
+  }
+
+  /**
+   * Does an operation whose options were read. The operations that begin before the next turn of the event loop's microtasks share
+   * a call to Redis.
+   *
+   * @type {(key: string, read: Call, isTimed: boolean, begin: (native: Native) => number, make?: (source: Source) => any) => Promise<any>}
+   */
+  #begin(key, read, isTimed, begin, make = answerOf) {
+    requireKey(key);
     return this.#wait((native, at) => {
       native.begin(key, read.now, isTimed, at);
       return begin(native);
@@ -279,11 +332,11 @@ export class RedisLimiter {
 
   /** @type {(key: string, atUs: number, granted: number, units: number, now?: number) => Promise<declared.Answer>} */
   #refundGrant(key, atUs, granted, units, now) {
-    return this.#ask(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units));
+    return this.#operate(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units));
   }
 
   #inUse() {
-    if (this.#closed !== undefined) throw coded("FREED", "the limiter has been closed");
+    if (this.#closed !== undefined) throw closed();
     return this.#native;
   }
 
@@ -359,9 +412,25 @@ function redisOptions(options) {
   return { name: policy, prefix, deadlineUs };
 }
 
+/** @type {(key: unknown) => void} */
+function requireKey(key) {
+  if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+  if (key.length > MOST_KEY) throw asError(longKey(utf8.encode(key).length));
+  requireWellFormed("key", "INVALID_KEY", key);
+}
+
+/**
+ * Whether the caller gave a time.
+ *
+ * @type {(given: any) => boolean}
+ */
+const isTimed = (given) => given !== undefined && Object.hasOwn(given, "now") && given.now !== undefined;
+
+const closed = () => coded("FREED", "the limiter has been closed");
+
 /** Limits of a call are for a limiter in memory, which remembers them. */
-const [CHECK, REQUEST, ACQUISITION, RUN, OPTIONS, RENEWAL, BUDGET, REPORT] = [
-  calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.RUN, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
+const [CHECK, REQUEST, ACQUISITION, WAIT, RUN, OPTIONS, RENEWAL, BUDGET, REPORT] = [
+  calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.WAIT, calls.RUN, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
 ].map((fields) => calls.changed(fields, ["limits"]));
 
 /** A key of more characters has more bytes than a key may have. */

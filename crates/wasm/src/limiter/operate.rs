@@ -90,8 +90,7 @@ impl Limiter {
         self.answered(done)
     }
 
-    /// Answers as a peek, and says why: the name of the limit that decides, its rate or gap, and a sentence, each with a
-    /// zero after it. The text begins with a plus if the request would pass, otherwise with a space.
+    /// Answers as a peek, and says why in the [words](answer::in_words) of an answer.
     #[expect(clippy::too_many_arguments, reason = "an object would take longer to pass")]
     pub fn explain(
         &mut self,
@@ -422,11 +421,11 @@ impl Limiter {
         };
         let resolved = asked.resolved();
         let why = self.table.explain(resolved.policy(), resolved.written_key(), now, &request);
-        let why = why.map_err(Failure::Table)?;
+        let mut why = why.map_err(Failure::Table)?;
+        why.verdict = asked.said(why.verdict);
         let extras = Extras { rule: resolved.rule_number(), has_lease: false };
-        let passes = self.write(&asked.said(why.verdict), extras);
-        let (limit, sign) = (why.limit.unwrap_or_default(), if passes { "+" } else { " " });
-        Ok([sign, &*limit, "\0", &why.bound, "\0", &why.text, "\0"].concat())
+        self.write(&why.verdict, extras);
+        Ok(answer::in_words(&why))
     }
 
     /// Does an operation that no [`Ask`] can name.

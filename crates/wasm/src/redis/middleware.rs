@@ -92,7 +92,14 @@ impl Authority {
         Ok(match asking.next() {
             Next::Decide(resolved, operation) => {
                 let asking = Some(Box::new(asking));
-                let waiting = Waiting { resolved, asked: None, operation, is_timed: false, asking };
+                let waiting = Waiting {
+                    resolved,
+                    asked: None,
+                    operation,
+                    is_timed: false,
+                    explains: false,
+                    asking,
+                };
                 Some(self.queue(waiting, now, at))
             }
             Next::Done(fields) => {

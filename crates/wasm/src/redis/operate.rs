@@ -68,6 +68,23 @@ impl Authority {
         self.ask(if looks { Ask::Peek(form) } else { Ask::Check(form) }, acquires)
     }
 
+    /// Looks, and explains the answer.
+    ///
+    /// # Errors
+    /// Throws as [`check`](Self::check).
+    pub fn explain(
+        &mut self,
+        cost: f64,
+        class: Option<String>,
+        lease: Option<String>,
+        signal_ppm: Option<f64>,
+        draw: Option<f64>,
+    ) -> Result<usize, JsValue> {
+        let asked = self.resolve(Ask::Peek(form(cost, class, lease, signal_ppm, draw)?))?;
+        let (resolved, operation) = (asked.resolved().clone(), asked.operation());
+        Ok(self.queue_begun(resolved, Some(asked), operation, true))
+    }
+
     /// Reserves units for a request whose true cost is known later.
     ///
     /// # Errors
@@ -116,7 +133,7 @@ impl Authority {
         let grant = Grant { at, units: quantity("granted", "INVALID_REQUEST", granted)? };
         let operation = Operation::RefundOf(grant, quantity("units", "INVALID_REQUEST", units)?);
         let resolved = Resolved::new(&self.policy, &self.begun.key).map_err(Failure::Key)?;
-        Ok(self.wait(resolved, None, operation))
+        Ok(self.queue_begun(resolved, None, operation, false))
     }
 
     /// Renews a lease. `count` is the owner's number of connections.
@@ -187,18 +204,29 @@ impl Authority {
 
 impl Authority {
     fn ask(&mut self, ask: Ask, acquires: bool) -> Result<usize, JsValue> {
-        let asked = ask.resolve(&self.policy, &self.begun.key, &mut || self.chance.number());
-        let asked = asked.map_err(Failure::Ask)?;
+        let asked = self.resolve(ask)?;
         if acquires && asked.lease().is_none() {
             let policy = self.policy.name().into();
             return Err(Failure::Ask(AskError::NoLeases { policy }).into());
         }
         let (resolved, operation) = (asked.resolved().clone(), asked.operation());
-        Ok(self.wait(resolved, Some(asked), operation))
+        Ok(self.queue_begun(resolved, Some(asked), operation, false))
     }
 
-    fn wait(&mut self, resolved: Resolved, asked: Option<Asked>, operation: Operation) -> usize {
+    fn resolve(&mut self, ask: Ask) -> Result<Asked, Failure> {
+        let asked = ask.resolve(&self.policy, &self.begun.key, &mut || self.chance.number());
+        asked.map_err(Failure::Ask)
+    }
+
+    fn queue_begun(
+        &mut self,
+        resolved: Resolved,
+        asked: Option<Asked>,
+        operation: Operation,
+        explains: bool,
+    ) -> usize {
         let Begun { now, is_timed, at, .. } = self.begun;
-        self.queue(Waiting { resolved, asked, operation, is_timed, asking: None }, now, at)
+        let waiting = Waiting { resolved, asked, operation, is_timed, explains, asking: None };
+        self.queue(waiting, now, at)
     }
 }

@@ -6,11 +6,10 @@ use alloc::vec::Vec;
 
 use tidegate_core::{Decision, Timestamp};
 
-use super::{Table, TableError, operate};
-use crate::decide::Verdict;
+use super::{Limits, Verdict};
 use crate::limit::span;
-use crate::limit::{Kind, NamedLimit, Operation, Request};
-use crate::policy::{Policy, Rule, RuleId};
+use crate::limit::{Kind, NamedLimit, Operation, OperationError, Request};
+use crate::state::KeyState;
 
 /// Why a request passes or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,35 +24,28 @@ pub struct Explanation {
     pub text: String,
 }
 
-impl Table {
-    /// Explains the answer to a request, and changes nothing.
-    ///
-    /// # Errors
-    /// Fails with [`TableError`] as the request would.
+impl Explanation {
+    /// Explains the answer to a request on a key that is on a list.
+    #[must_use]
+    pub fn listed(now: Timestamp, decision: Decision) -> Self {
+        let list = if decision.is_allowed() { "allow" } else { "deny" };
+        let text = format!("The key is on the list `{list}`, so its requests are not counted.");
+        let verdict = Verdict::listed(now, decision);
+        Self { verdict, limit: None, bound: String::new(), text }
+    }
+
+    /// Explains the answer to a request on a key in this state.
     #[inline(never)]
-    pub fn explain(
-        &self,
-        policy: &Policy,
-        key: &str,
+    pub(crate) fn of(
+        limits: &Limits,
+        mut state: KeyState,
         now: Timestamp,
         request: &Request,
-    ) -> Result<Explanation, TableError> {
-        let (limits, key) = match policy.rule(key) {
-            Rule::Limited(limits, key) => (limits, key),
-            Rule::Listed(decision) => {
-                let is_denied = policy.find(key) == RuleId::Denied;
-                let list = if is_denied { "deny" } else { "allow" };
-                let text =
-                    format!("The key is on the list `{list}`, so its requests are not counted.");
-                let verdict = Verdict::listed(now, decision);
-                return Ok(Explanation { verdict, limit: None, bound: String::new(), text });
-            }
-        };
-        let mut state = self.gather(limits, &key)?;
-        let verdict = operate(&mut state, limits, now, &Operation::Peek(*request))?;
+    ) -> Result<Self, OperationError> {
+        let verdict = state.operate(limits, now, &Operation::Peek(*request))?;
         if let Some(left) = state.block.and_then(|block| block.retry_after(now)) {
             let text = format!("The key is blocked for another {}.", span(left));
-            return Ok(Explanation { verdict, limit: None, bound: String::new(), text });
+            return Ok(Self { verdict, limit: None, bound: String::new(), text });
         }
         let now = verdict.at;
         let words = limits.records().iter().zip(limits.split(&state.words));
@@ -69,7 +61,7 @@ impl Table {
         };
         let Some(((named, (limit, words)), said)) = each.max_by_key(|(_, said)| decides(said))
         else {
-            return Err(TableError::Operation(crate::limit::OperationError::InvalidState));
+            return Err(OperationError::InvalidState);
         };
         let (name, cost) = (&named.name, request.cost);
         let left = format!("{} of {}", said.remaining(), said.limit());
@@ -92,6 +84,6 @@ impl Table {
             );
             (bound, text)
         };
-        Ok(Explanation { limit: Some(name.clone()), bound, text, verdict })
+        Ok(Self { limit: Some(name.clone()), bound, text, verdict })
     }
 }
