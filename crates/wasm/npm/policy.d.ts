@@ -238,9 +238,9 @@ export interface Policy {
   key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | CostHeader;
-  /** The answer when the store cannot be reached; only for `tidegate/redis`, where `"local"` refuses. Default: `"closed"`. */
+  /** The answer when the store cannot be reached; only for `tidegate/redis`, where `"local"` is this limiter's share. Default: `"closed"`. */
   on_error?: "open" | "closed" | "local";
-  /** Among how many nodes at least the limits are divided under `on_error: "local"`; not used here. */
+  /** Among how many nodes at least the limits are divided under `on_error: "local"`; only for `tidegate/redis`. */
   nodes?: number;
   /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
   on_change?: "reset" | "keep" | "proportional";

@@ -3,45 +3,41 @@
 
 mod arguments;
 mod call;
+mod driver;
+mod flight;
 mod middleware;
 mod operate;
+mod recovery;
 mod reply;
+mod said;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use slab::Slab;
 use tidegate_gate::{
-    AskError, Asked, Explanation, Gateway, InvalidKey, Limits, Micros, NamedLimit, OnError,
-    Operation, Policy, Request, Resolved, Rule, Softness, TableError, Timestamp, TransactionError,
-    Verdict,
+    AskError, Asked, Gateway, Id, InvalidKey, Limits, Micros, NamedLimit, OnError, Operation,
+    Policy, Resolved, Timestamp, Verdict,
 };
-use tidegate_http::Outcome;
-use tidegate_tier::authority::{Failure as TierFailure, Options, Queued, Swap, SwapOutcome};
-use tidegate_tier::{Authority as Tier, outage};
+use tidegate_tier::authority::Options;
+use tidegate_tier::cache::{self, Transmit};
+use tidegate_tier::outage::Owed;
+use tidegate_tier::{Authority as Tier, NodeCache};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use self::call::{Call, Outcomes, Step};
+use self::flight::Flight;
 use self::operate::Begun;
-use self::reply::Reply;
-use crate::answer::{self, Extras, NO_NUMBERS, Numbers};
+use self::recovery::Recovery;
+use crate::answer::{NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::limiter::{parsed, quantity};
-use crate::middleware::{Asking, Next};
+use crate::middleware::Asking;
 use crate::number::{from_quantity, to_quantity};
-
-/// How many calls are under way at once: as many as the host has.
-const MOST_CALLS: usize = 4;
 
 /// An operation that has waited for this many deadlines is not begun any more.
 const MOST_DEADLINES: u64 = 16;
-
-/// What a client of middleware is told of an outage.
-const AWAY: &str = "the store is unavailable";
-
-/// Why a peek that is answered cannot be explained: Redis took no write, or other writers kept changing the states.
-const UNKNOWN_STATES: &str = "the states were not known for long enough to explain them";
 
 /// Decides by one policy on states in Redis.
 #[wasm_bindgen(js_name = NativeAuthority)]
@@ -53,11 +49,15 @@ pub struct Authority {
     /// The prefix of every name in Redis.
     prefix: String,
     tier: Tier<usize, String>,
+    /// What this process answers by itself as a node, and the answers.
+    node: NodeCache,
+    answered: VecDeque<(usize, Verdict)>,
+    recovery: Recovery,
     /// The operations without an answer, by their tokens.
     waiting: Slab<Waiting>,
     /// How many of them have a time that the caller gave.
     timed: usize,
-    calls: Slab<(Swap, Call)>,
+    calls: Slab<Flight>,
     begun: Begun,
     deadline: Micros,
     chance: Chance,
@@ -69,12 +69,25 @@ pub struct Authority {
 
 /// An operation that waits for its answer.
 #[derive(Debug)]
-struct Waiting {
+enum Waiting {
+    /// A caller asked it.
+    Caller(Caller),
+    /// The node asked it at this time.
+    Node(Transmit, Micros),
+    /// Redis is told what the node has decided by itself.
+    Owed(Owed),
+}
+
+/// An operation whose caller waits.
+#[derive(Debug)]
+struct Caller {
     resolved: Resolved,
     /// What the caller asked; `None` for an operation that a caller cannot write.
     asked: Option<Asked>,
     operation: Operation,
     is_timed: bool,
+    /// When it was asked.
+    at: Micros,
     /// Whether the answer is to be explained.
     explains: bool,
     /// The request of middleware that asks for it.
@@ -116,14 +129,19 @@ impl Authority {
         let mut chance = Chance::default();
         let seed = chance.number().ok_or(Failure::Ask(AskError::NoRandomness))?;
         let most_wait = Micros(deadline.0.saturating_mul(MOST_DEADLINES));
-        // this process does not announce itself to the other nodes, so it decides nothing by a share of the limits
-        let outage = outage::Options { most_bytes: 0, most_commits: 0 };
-        let options = Options { patience: deadline, most_wait, seed, outage, ..Options::default() };
+        let options = Options { patience: deadline, most_wait, seed, ..Options::default() };
+        let mut random = || chance.number().ok_or(Failure::Ask(AskError::NoRandomness));
+        let (node, id) = (Id([random()?, random()?]), random()?);
+        let node = cache::Options { node, seed: random()?, ..cache::Options::default() };
+        let recovery = Recovery::new(id, policy.on_error() == OnError::Local);
         Ok(Self {
             policy,
             gateway,
             prefix,
             tier: Tier::new(options),
+            node: NodeCache::new(node),
+            answered: VecDeque::new(),
+            recovery,
             waiting: Slab::new(),
             timed: 0,
             calls: Slab::new(),
@@ -186,57 +204,6 @@ impl Authority {
         self.waiting.len()
     }
 
-    /// Begins a call of the script if operations wait for one and not too many calls are under way. Returns its number.
-    #[wasm_bindgen(js_name = beginCall)]
-    pub fn begin_call(&mut self, now: f64, at: f64) -> Option<usize> {
-        if self.calls.len() >= MOST_CALLS {
-            return None;
-        }
-        let times = self.times(now, at);
-        let swap = self.tier.poll_swap(times, |_| false)?;
-        let call = Call::new(&self.prefix, &mut self.tier, &swap);
-        Some(self.calls.insert((swap, call)))
-    }
-
-    /// The words of the command that a call sends next, one after another; `undefined` if the call has ended.
-    #[must_use]
-    pub fn command(&self, call: usize) -> Option<Vec<u8>> {
-        self.calls.get(call).map(|(_, call)| call.command().bytes().to_vec())
-    }
-
-    /// Where each word of [`command`](Self::command) ends.
-    #[must_use]
-    pub fn ends(&self, call: usize) -> Option<Vec<u32>> {
-        self.calls.get(call).map(|(_, call)| call.command().ends().to_vec())
-    }
-
-    /// Takes the reply to the command of a call: what the client returned, or the `Error` that it threw.
-    pub fn reply(&mut self, call: usize, reply: &JsValue, now: f64, at: f64) {
-        let times = self.times(now, at);
-        let Some((_, under_way)) = self.calls.get_mut(call) else { return };
-        if let Step::End(outcomes) = under_way.reply(Reply::read(reply)) {
-            self.end(call, outcomes, times);
-        }
-    }
-
-    /// Ends a call that gets no reply, for this reason.
-    #[wasm_bindgen(js_name = giveUp)]
-    pub fn give_up(&mut self, call: usize, why: String, now: f64, at: f64) {
-        let times = self.times(now, at);
-        self.end(call, Err(why), times);
-    }
-
-    /// The token of the next answer, which then is the last answer.
-    #[wasm_bindgen(js_name = pollAnswer)]
-    pub fn poll_answer(&mut self) -> Option<usize> {
-        let (token, answer) = self.tier.poll_answer()?;
-        if let Some(waiting) = self.waiting.try_remove(token) {
-            self.timed = self.timed.saturating_sub(usize::from(waiting.is_timed));
-            self.said = self.say(waiting, answer);
-        }
-        Some(token)
-    }
-
     /// Whether the request of the last answer passes, before shadow.
     #[must_use]
     pub fn passes(&self) -> bool {
@@ -286,119 +253,5 @@ impl Authority {
     fn times(&self, now: f64, at: f64) -> Times {
         let now = to_quantity(now).filter(|_| self.timed == 0);
         (now.map(Timestamp), Micros(to_quantity(at).unwrap_or_default()))
-    }
-
-    fn queue(&mut self, waiting: Waiting, now: Timestamp, at: Micros) -> usize {
-        let (resolved, operation) = (waiting.resolved.clone(), waiting.operation);
-        self.timed = self.timed.saturating_add(usize::from(waiting.is_timed));
-        let token = self.waiting.insert(waiting);
-        self.tier.ask(Queued { resolved, now, at, operation, token });
-        token
-    }
-
-    fn end(&mut self, call: usize, outcomes: Result<Outcomes, String>, times: Times) {
-        let Some((swap, _)) = self.calls.try_remove(call) else { return };
-        match outcomes {
-            Ok(outcomes) => self.tier.handle(swap, outcomes, times),
-            Err(error) => {
-                let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
-                self.tier.handle(swap, failed, times);
-                self.tier.fail_waiting(&error, times.0);
-            }
-        }
-    }
-
-    fn say(&mut self, waiting: Waiting, answer: Result<Verdict, TierFailure<String>>) -> Said {
-        let Waiting { resolved, asked, operation, explains, asking, .. } = waiting;
-        if let Some(mut asking) = asking {
-            let away = |_| Outcome::Unavailable(AWAY.into());
-            asking.decided(answer.map_or_else(away, Outcome::Decided));
-            let served = match asking.next() {
-                Next::Done(fields) => fields,
-                Next::Decide(..) => String::new(), // a key asks for one decision
-            };
-            return Said { served, ..Said::default() };
-        }
-        let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
-        let renew_every = resolved.limits().and_then(Limits::renew_every);
-        let mut said = Said { lease, renew_every, ..Said::default() };
-        let mut answer = answer;
-        if explains
-            && let (Ok(verdict), Operation::Decide(request) | Operation::Peek(request)) =
-                (&mut answer, operation)
-        {
-            match self.why_so(&resolved, verdict, &request) {
-                Ok(text) => said.explained = Some(text),
-                Err(why) => answer = Err(why),
-            }
-        }
-        match answer {
-            Ok(verdict) => {
-                let verdict = asked.map_or(verdict.clone(), |asked| asked.said(verdict));
-                let soft = resolved.limits().filter(|_| self.policy.is_soft());
-                let soft = soft.map_or_else(Softness::default, |limits| limits.softness(&verdict));
-                let (rule, has_lease) = (resolved.rule_number(), said.lease.is_some());
-                answer::write(&mut self.numbers, &verdict, Extras { rule, has_lease }, soft);
-                said.passes = verdict.decision.is_allowed();
-            }
-            Err(TierFailure::Transaction(TransactionError::Operation(error))) => {
-                said.failure = Some(Failure::Table(TableError::Operation(error)));
-            }
-            Err(failure) => {
-                let why = self.why(failure);
-                // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
-                match operation {
-                    Operation::Block(_) | Operation::Reset(_) => {
-                        said.failure = Some(Failure::Unavailable(why));
-                    }
-                    _ => said.degraded = Some(why),
-                }
-                said.passes = self.policy.on_error() == OnError::Open;
-            }
-        }
-        said
-    }
-
-    /// Explains a peek, whose verdict becomes that on the states that are explained.
-    fn why_so(
-        &mut self,
-        resolved: &Resolved,
-        verdict: &mut Verdict,
-        request: &Request,
-    ) -> Result<String, TierFailure<String>> {
-        let why = match resolved.rule() {
-            Rule::Listed(decision) => Explanation::listed(verdict.at, decision),
-            Rule::Limited(..) => {
-                let unknown = || TierFailure::Store(UNKNOWN_STATES.to_owned());
-                let why = self.tier.explain(resolved, verdict.at, request).ok_or_else(unknown)?;
-                why.map_err(TierFailure::Transaction)?
-            }
-        };
-        let text = answer::in_words(&why);
-        *verdict = why.verdict;
-        Ok(text)
-    }
-
-    /// Why Redis has not decided. The text has no key.
-    fn why(&self, failure: TierFailure<String>) -> String {
-        let milliseconds = self.deadline.as_millis_ceil();
-        match failure {
-            TierFailure::Transaction(TransactionError::Blob { error, .. }) => {
-                format!("redis: the stored bytes are not a state of this policy: {error}")
-            }
-            TierFailure::Transaction(error) => error.to_string(),
-            TierFailure::Overloaded { most } => {
-                format!("redis: {most} operations are already waiting for the same state")
-            }
-            TierFailure::TooLate => {
-                format!(
-                    "redis: the operation has waited for {MOST_DEADLINES} deadlines of {milliseconds} ms"
-                )
-            }
-            TierFailure::Contended => {
-                format!("redis: other writers kept changing the same state for {milliseconds} ms")
-            }
-            TierFailure::Store(error) => format!("redis: {error}"),
-        }
     }
 }

@@ -20,6 +20,14 @@ export class Carrier {
   #onAnswers;
   #onFailure;
   #isAwake = false;
+  /**
+   * When WebAssembly wants to be asked for calls without a new operation.
+   *
+   * @type {number | undefined}
+   */
+  #dueUs;
+  /** @type {any} Node has `unref` here */
+  #timer;
   #hasFailed = false;
   /** The number of calls under way. */
   #underWay = 0;
@@ -61,7 +69,28 @@ export class Carrier {
       if (this.#unanswered < MOST_UNANSWERED) this.#carry(call);
       else this.#giveUp(call, `the client has not answered ${MOST_UNANSWERED} earlier calls`);
     }
+    this.#wakeLater();
     this.#onAnswers();
+  }
+
+  /** Looks for calls when some are due. The timer keeps no process alive. */
+  #wakeLater() {
+    const dueUs = this.#native.dueUs();
+    if (dueUs === this.#dueUs) return;
+    this.end();
+    this.#dueUs = dueUs;
+    if (dueUs === undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#dueUs = undefined;
+      this.wake();
+    }, Math.max(1, Math.ceil((dueUs - this.at()) / 1000)));
+    this.#timer.unref?.();
+  }
+
+  /** Ends the timer. */
+  end() {
+    clearTimeout(this.#timer);
+    this.#dueUs = undefined;
   }
 
   #begun() {

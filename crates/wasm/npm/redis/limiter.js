@@ -57,6 +57,8 @@ export class RedisLimiter {
   /** @type {Promise<void> | undefined} */
   #closed;
   #onDrained = () => {};
+  /** Whether Redis was asked to take back what this process holds. */
+  #hasGivenBack = false;
 
   /** @param {declared.Policy | declared.PolicyFile | string} policy @param {any} client @param {declared.RedisLimiterOptions} [options] */
   constructor(policy, client, options = {}) {
@@ -343,7 +345,8 @@ export class RedisLimiter {
   /** Gives the answers to their callers. */
   #settle() {
     const native = this.#native;
-    for (let token = native.pollAnswer(); token !== undefined; token = native.pollAnswer()) {
+    const at = this.#carrier.at();
+    for (let token = native.pollAnswer(at); token !== undefined; token = native.pollAnswer(at)) {
       const waiter = this.#waiters.get(token);
       this.#waiters.delete(token);
       const failure = native.failure();
@@ -387,6 +390,12 @@ export class RedisLimiter {
 
   #endIfDrained() {
     if (this.#closed === undefined || this.#waiters.size > 0 || this.#carrier.isBusy || this.#native === undefined) return;
+    if (!this.#hasGivenBack) {
+      this.#hasGivenBack = true;
+      this.#native.giveBack(clock(), this.#carrier.at());
+      return this.#carrier.wake();
+    }
+    this.#carrier.end();
     this.#native.free();
     this.#native = /** @type {any} */ (undefined);
     this.#onDrained();

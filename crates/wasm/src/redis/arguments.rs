@@ -9,13 +9,15 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    pub(super) fn of(words: &[&str]) -> Self {
+        let mut own = Self::default();
+        words.iter().for_each(|word| own.push(word.as_bytes()));
+        own
+    }
+
     /// A call of a script: its command, the script or its hash, and the number of names.
     pub(super) fn of_script(command: &str, script: &str, names: usize) -> Self {
-        let mut own = Self::default();
-        own.push(command.as_bytes());
-        own.push(script.as_bytes());
-        own.push(names.to_string().as_bytes());
-        own
+        Self::of(&[command, script, &names.to_string()])
     }
 
     pub(super) fn push(&mut self, word: &[u8]) {

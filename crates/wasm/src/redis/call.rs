@@ -187,7 +187,7 @@ fn is_unknown_script(error: &str) -> bool {
 }
 
 /// Whether Redis said this, and not the client: an error of Redis begins with a word in capitals, such as `READONLY`.
-fn is_of_server(error: &str) -> bool {
+pub(super) fn is_of_server(error: &str) -> bool {
     let word = error.split(' ').next().unwrap_or_default();
     word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
 }

@@ -5,7 +5,7 @@ use tidegate_http::Keyed;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Authority, Said, Waiting};
+use super::{Authority, Caller, Said};
 use crate::limiter::{quantity, timestamp};
 use crate::middleware::{
     Asking, NativeMetering, Next, Request, headers_of_keys, key_of, older, require_undo,
@@ -92,15 +92,9 @@ impl Authority {
         Ok(match asking.next() {
             Next::Decide(resolved, operation) => {
                 let asking = Some(Box::new(asking));
-                let waiting = Waiting {
-                    resolved,
-                    asked: None,
-                    operation,
-                    is_timed: false,
-                    explains: false,
-                    asking,
-                };
-                Some(self.queue(waiting, now, at))
+                let (asked, is_timed, explains) = (None, false, false);
+                let caller = Caller { resolved, asked, operation, is_timed, at, explains, asking };
+                Some(self.queue(caller, now))
             }
             Next::Done(fields) => {
                 self.said = Said { served: fields, ..Said::default() };

@@ -9,7 +9,7 @@ use tidegate_gate::{
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Authority, Waiting};
+use super::{Authority, Caller};
 use crate::failure::Failure;
 use crate::limiter::{form, has, optional, quantity, reserve_form, timestamp, whole};
 
@@ -226,7 +226,8 @@ impl Authority {
         explains: bool,
     ) -> usize {
         let Begun { now, is_timed, at, .. } = self.begun;
-        let waiting = Waiting { resolved, asked, operation, is_timed, explains, asking: None };
-        self.queue(waiting, now, at)
+        let asking = None;
+        let caller = Caller { resolved, asked, operation, is_timed, at, explains, asking };
+        self.queue(caller, now)
     }
 }

@@ -3,11 +3,15 @@
 use js_sys::{Array, Error, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
 
-/// A reply of Redis, as far as the script makes one.
+use crate::number::to_quantity;
+
+/// A reply of Redis, as far as the commands make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// The number 0.
     Zero,
+    /// Another whole number.
+    Number(u64),
     Nil,
     Bytes(Vec<u8>),
     List(Vec<Self>),
@@ -18,6 +22,16 @@ pub(super) enum Reply {
 }
 
 impl Reply {
+    /// The number, or the number in the bytes.
+    pub(super) fn number(&self) -> Option<u64> {
+        match self {
+            Self::Zero => Some(0),
+            Self::Number(number) => Some(*number),
+            Self::Bytes(bytes) => str::from_utf8(bytes).ok()?.parse().ok(),
+            _ => None,
+        }
+    }
+
     /// Reads the value of a client that returns bytes as a `Buffer`. A list is read to the depth that the script has.
     pub(super) fn read(value: &JsValue) -> Self {
         Self::read_to(value, 2)
@@ -26,6 +40,9 @@ impl Reply {
     fn read_to(value: &JsValue, depth: usize) -> Self {
         if value.as_f64() == Some(0.0) || value.as_string().as_deref() == Some("0") {
             return Self::Zero; // a client may be told to return numbers as texts
+        }
+        if let Some(number) = value.as_f64().and_then(to_quantity) {
+            return Self::Number(number);
         }
         if value.is_null() || value.is_undefined() {
             return Self::Nil;

@@ -1,0 +1,124 @@
+//! The answers to callers, and what they say if Redis has not decided.
+
+use tidegate_gate::{
+    Asked, Explanation, Limits, OnError, Operation, Request, Resolved, Rule, Softness, TableError,
+    TransactionError, Verdict,
+};
+use tidegate_http::Outcome;
+use tidegate_tier::authority::Failure as TierFailure;
+
+use super::{Authority, Caller, MOST_DEADLINES, Said};
+use crate::answer::{self, Extras};
+use crate::failure::Failure;
+use crate::middleware::Next;
+
+/// What a client of middleware is told of an outage.
+const AWAY: &str = "the store is unavailable";
+
+/// Why a peek that is answered cannot be explained: Redis took no write, or other writers kept changing the states.
+const UNKNOWN_STATES: &str = "the states were not known for long enough to explain them";
+
+impl Authority {
+    pub(super) fn say(
+        &mut self,
+        waiting: Caller,
+        answer: Result<Verdict, TierFailure<String>>,
+    ) -> Said {
+        let Caller { resolved, asked, operation, explains, asking, .. } = waiting;
+        if let Some(mut asking) = asking {
+            let away = |_| Outcome::Unavailable(AWAY.into());
+            asking.decided(answer.map_or_else(away, Outcome::Decided));
+            let served = match asking.next() {
+                Next::Done(fields) => fields,
+                Next::Decide(..) => String::new(), // a key asks for one decision
+            };
+            return Said { served, ..Said::default() };
+        }
+        let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
+        let renew_every = resolved.limits().and_then(Limits::renew_every);
+        let mut said = Said { lease, renew_every, ..Said::default() };
+        let mut answer = answer;
+        if explains
+            && let (Ok(verdict), Operation::Decide(request) | Operation::Peek(request)) =
+                (&mut answer, operation)
+        {
+            match self.why_so(&resolved, verdict, &request) {
+                Ok(text) => said.explained = Some(text),
+                Err(why) => answer = Err(why),
+            }
+        }
+        match answer {
+            Ok(verdict) if verdict.degraded => {
+                let cause = self.recovery.cause();
+                said.degraded = Some(format!("redis: {cause}; decided by a share of the limits"));
+                said.passes = verdict.decision.is_allowed();
+            }
+            Ok(verdict) => {
+                let verdict = asked.map_or(verdict.clone(), |asked| asked.said(verdict));
+                let soft = resolved.limits().filter(|_| self.policy.is_soft());
+                let soft = soft.map_or_else(Softness::default, |limits| limits.softness(&verdict));
+                let (rule, has_lease) = (resolved.rule_number(), said.lease.is_some());
+                answer::write(&mut self.numbers, &verdict, Extras { rule, has_lease }, soft);
+                said.passes = verdict.decision.is_allowed();
+            }
+            Err(TierFailure::Transaction(TransactionError::Operation(error))) => {
+                said.failure = Some(Failure::Table(TableError::Operation(error)));
+            }
+            Err(failure) => {
+                let why = self.why(failure);
+                // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
+                match operation {
+                    Operation::Block(_) | Operation::Reset(_) => {
+                        said.failure = Some(Failure::Unavailable(why));
+                    }
+                    _ => said.degraded = Some(why),
+                }
+                said.passes = self.policy.on_error() == OnError::Open;
+            }
+        }
+        said
+    }
+
+    /// Explains a peek, whose verdict becomes that on the states that are explained.
+    fn why_so(
+        &mut self,
+        resolved: &Resolved,
+        verdict: &mut Verdict,
+        request: &Request,
+    ) -> Result<String, TierFailure<String>> {
+        let why = match resolved.rule() {
+            Rule::Listed(decision) => Explanation::listed(verdict.at, decision),
+            Rule::Limited(..) => {
+                let unknown = || TierFailure::Store(UNKNOWN_STATES.to_owned());
+                let why = self.tier.explain(resolved, verdict.at, request).ok_or_else(unknown)?;
+                why.map_err(TierFailure::Transaction)?
+            }
+        };
+        let text = answer::in_words(&why);
+        *verdict = why.verdict;
+        Ok(text)
+    }
+
+    /// Why Redis has not decided. The text has no key.
+    fn why(&self, failure: TierFailure<String>) -> String {
+        let milliseconds = self.deadline.as_millis_ceil();
+        match failure {
+            TierFailure::Transaction(TransactionError::Blob { error, .. }) => {
+                format!("redis: the stored bytes are not a state of this policy: {error}")
+            }
+            TierFailure::Transaction(error) => error.to_string(),
+            TierFailure::Overloaded { most } => {
+                format!("redis: {most} operations are already waiting for the same state")
+            }
+            TierFailure::TooLate => {
+                format!(
+                    "redis: the operation has waited for {MOST_DEADLINES} deadlines of {milliseconds} ms"
+                )
+            }
+            TierFailure::Contended => {
+                format!("redis: other writers kept changing the same state for {milliseconds} ms")
+            }
+            TierFailure::Store(error) => format!("redis: {error}"),
+        }
+    }
+}

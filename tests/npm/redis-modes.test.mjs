@@ -1,0 +1,192 @@
+// What a limiter on Redis answers by itself, as a node beside others: refusals that it remembers, units that it holds, and its share of the
+// limits in an outage. What all nodes have granted is counted. docs/modes.md states the bounds.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, test } from "node:test";
+
+import { Redis } from "ioredis";
+
+import { startHost } from "./host.mjs";
+import { install, link, load } from "./installed.mjs";
+import { startServer } from "./redis.mjs";
+
+const folder = install();
+link(folder, ["ioredis"]);
+const { RedisLimiter } = await load(folder, "tidegate/redis");
+const redis = await startServer();
+const client = new Redis({ path: redis.path });
+after(async () => {
+  client.disconnect();
+  await redis.stop();
+});
+
+/** A client that counts its commands. */
+function counted(client) {
+  const own = { commands: 0, callBuffer: (...words) => (own.commands++, client.callBuffer(...words)) };
+  return own;
+}
+
+/** The prefix of names in Redis that no other test uses. */
+let count = 0;
+const prefix = () => `modes-${count++}:`;
+
+const window = { algorithm: "fixed_window", limit: 1, period: "1h" };
+
+test("a refusal that is known costs no command, until this limiter gives something back", async () => {
+  const own = counted(client);
+  const options = { prefix: prefix() };
+  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, own, options);
+  assert.equal((await limiter.check("a")).allowed, true);
+  const first = await limiter.check("a");
+  const before = own.commands;
+  for (let round = 0; round < 50; round++) {
+    const { allowed, retryAfterUs, degraded } = await limiter.check("a");
+    assert.deepEqual([allowed, degraded, retryAfterUs <= first.retryAfterUs], [false, undefined, true]);
+    assert.equal((await limiter.peek("a", { cost: 1 })).allowed, false);
+  }
+  assert.equal(own.commands, before);
+  await limiter.reset("a");
+  assert.equal((await limiter.check("a")).allowed, true);
+  const strict = counted(client);
+  const asks = new RedisLimiter({ limits: [window] }, strict, { prefix: prefix() });
+  for (let round = 0; round < 5; round++) await asks.check("a");
+  assert.ok(strict.commands >= 5, "without `remember` each refusal asks");
+  await Promise.all([limiter.close(), asks.close()]);
+});
+
+test("what is given a time is always asked", async () => {
+  const own = counted(client);
+  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, own, { prefix: prefix() });
+  const now = 1_700_000_000_000_000;
+  for (let round = 0; round < 3; round++) await limiter.check("a", { now });
+  const before = own.commands;
+  assert.equal((await limiter.check("a", { now: now + 3_600_000_000 })).allowed, true);
+  assert.ok(own.commands > before);
+});
+
+const LENT = { limits: [{ algorithm: "token_bucket", capacity: 2_000, rate: "1/h" }], local: { most: 50, time: "10s" } };
+
+test("units are lent: two limiters grant the capacity and no more, by few commands, and what is left goes back", async () => {
+  const options = { prefix: prefix() };
+  const clients = [counted(client), counted(client)];
+  const [one, other] = clients.map((client) => new RedisLimiter(LENT, client, options));
+  let granted = 0;
+  for (let round = 0; round < 700; round++) {
+    for (const limiter of [one, other]) granted += Number((await limiter.check("a")).allowed);
+  }
+  assert.equal(granted, 1_400);
+  const commands = clients[0].commands + clients[1].commands;
+  assert.ok(commands < 350, `${commands} commands`);
+  await one.close();
+  for (let refused = 0; refused < 20;) {
+    const { allowed } = await other.check("a");
+    granted += Number(allowed);
+    refused += Number(!allowed);
+  }
+  assert.equal(granted, 2_000);
+  await other.close();
+});
+
+const ASKER = `
+import { Redis } from "ioredis";
+import { RedisLimiter } from "tidegate/redis";
+const [policy, path, prefix] = process.argv.slice(2);
+const limiter = new RedisLimiter(JSON.parse(policy), new Redis({ path }), { prefix, deadline: "5s" });
+for (;;) {
+  const { allowed } = await limiter.check("a");
+  await new Promise((resolve) => process.stdout.write(allowed ? "1" : "0", resolve));
+}
+`;
+
+test("a process that is killed loses the units that it holds, and nothing is granted twice", async () => {
+  writeFileSync(join(folder, "asker.mjs"), ASKER);
+  const own = prefix();
+  let granted = 0;
+  for (let killed = 0; killed < 3; killed++) {
+    const asker = spawn(process.execPath, ["asker.mjs", JSON.stringify(LENT), redis.path, own], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+    let seen = 0;
+    for await (const bytes of asker.stdout) {
+      granted += bytes.toString().split("1").length - 1;
+      seen += bytes.length;
+      if (seen >= 200) asker.kill("SIGKILL");
+    }
+  }
+  const limiter = new RedisLimiter(LENT, client, { prefix: own });
+  const { remaining } = await limiter.peek("a");
+  assert.ok(granted >= 600, `${granted}`);
+  const lost = 2_000 - remaining - granted;
+  assert.ok(lost >= 0 && lost <= 3 * (50 + 1), `${lost} units are lost`);
+});
+
+const SHARED = { limits: [{ algorithm: "fixed_window", limit: 800, period: "365d" }], on_error: "local" };
+
+/** Waits until Redis counts so many nodes, and each limiter has heard of them. */
+async function announced(admin, nodes, own = "") {
+  const name = `${own}tidegate:hosts`;
+  for (const end = Date.now() + 20_000; await admin.zcard(name) !== nodes;) {
+    assert.ok(Date.now() < end, `${await admin.zcard(name)} nodes`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  await new Promise((resolve) => setTimeout(resolve, 2_200)); // all have read the count once more
+}
+
+/** Asks until it is refused; returns how many requests passed. */
+async function drained(check) {
+  for (let granted = 0; ; granted++) if (!await check()) return granted;
+}
+
+/** Asks until Redis has decided. */
+async function decided(limiter) {
+  for (const end = Date.now() + 20_000; ;) {
+    const answer = await limiter.peek("k");
+    if (answer.degraded === undefined) return answer;
+    assert.ok(Date.now() < end, answer.degraded);
+    await new Promise(setImmediate); // so that Redis can answer
+  }
+}
+
+test("in an outage two limiters and a native host grant their shares, and tell Redis afterwards", async (t) => {
+  const own = await startServer();
+  const clients = Array.from({ length: 2 }, () => new Redis({ path: own.path, retryStrategy: () => 20 }).on("error", () => {}));
+  const admin = new Redis({ path: own.path });
+  const file = `[policies.shared]\nlimits = [{ algorithm = "fixed_window", limit = 800, period = "365d" }]\non_error = "local"\n`;
+  const host = await startHost(file, { options: ["--redis", `redis+unix://${own.path}`, "--redis-deadline", "500"] });
+  const limiters = clients.map((client) => new RedisLimiter(file, client, { deadline: "500ms" }));
+  t.after(async () => {
+    for (const client of [...clients, admin]) client.disconnect();
+    await Promise.all([host.stop(), own.stop()]);
+  });
+  const body = JSON.stringify({ policy: "shared", key: "k" });
+  const headers = { authorization: "Bearer secret", "content-type": "application/json" };
+  const asks = [
+    ...limiters.map((limiter) => async () => (await limiter.check("k")).allowed),
+    async () => (await (await fetch(`${host.url}/v1/check`, { method: "POST", headers, body })).json()).allowed,
+  ];
+  for (let round = 0; round < 30; round++) for (const ask of asks) assert.equal(await ask(), true);
+  await announced(admin, 3);
+  own.server.kill("SIGSTOP");
+  const shares = await Promise.all(asks.map(drained));
+  const granted = shares.reduce((sum, share) => sum + share, 0);
+  assert.ok(granted <= 800 - 90 + 2, `${shares}: what was left, and n - 1 requests`);
+  assert.ok(Math.min(...shares) > 200, `each has a share: ${shares}`);
+  const refused = await limiters[0].check("k");
+  assert.match(refused.degraded, /^redis: no answer within 500 ms; decided by a share of the limits$/);
+  own.server.kill("SIGCONT");
+  for (const end = Date.now() + 20_000; ;) {
+    const { remaining } = await decided(limiters[0]);
+    if (remaining <= Math.max(0, 800 - 90 - granted)) break;
+    assert.ok(Date.now() < end, `${remaining} are left after ${granted}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  await Promise.all(limiters.map((limiter) => limiter.close()));
+});
+
+test("a limiter that knows no number of nodes has no share, unless the policy says one", async () => {
+  const away = { callBuffer: async () => { throw new Error("Connection is closed."); } };
+  const [unknown, known] = [undefined, 2].map((nodes) => new RedisLimiter({ ...SHARED, nodes }, away));
+  assert.equal((await unknown.check("a")).allowed, false);
+  assert.equal(await drained(async () => (await known.check("a")).allowed), 400);
+  await Promise.all([unknown.close(), known.close()]);
+});
