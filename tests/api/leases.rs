@@ -169,6 +169,25 @@ pub fn units_are_refunded(served: &Served) {
     }
 }
 
+pub fn a_refund_that_names_its_grant_returns_its_units_alone(served: &Served) {
+    let taken = served.api.check("log", "k", 50, None);
+    let refund = |units: u64, granted: Option<u64>| {
+        let mut body = json!({ "policy": "log", "key": "k", "units": units });
+        if let Some(granted) = granted {
+            body["granted_at_us"] = taken.get("at_us");
+            body["granted"] = granted.into();
+        }
+        served.api.post("/v1/refund", body.to_string())
+    };
+    let later = served.api.check("log", "k", 10, None);
+    assert!(later.get("at_us").as_u64() >= taken.get("at_us").as_u64());
+    let some = refund(30, Some(50));
+    assert_eq!((some.status, some.get("remaining")), (200, json!(70)), "{some:?}");
+    assert_eq!(refund(20, Some(20)).get("remaining"), 90);
+    let beyond = refund(21, Some(20));
+    assert_eq!((beyond.status, beyond.get("type")), (400, json!("urn:tidegate:invalid-request")));
+}
+
 pub fn a_budget_takes_units_from_the_rate_and_gives_them_back(served: &Served) {
     let budget = |holder: &str, wants: u64, unspent: Option<(&Value, u64)>| {
         let mut body = json!({ "policy": "spread", "key": "k", "lease": holder, "wants": wants });

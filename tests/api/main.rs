@@ -60,6 +60,9 @@ limits = [
   { algorithm = "budget", name = "budget", most = 40, time = "1d" },
 ]
 
+[policies.log]
+limits = [{ algorithm = "sliding_log", rates = ["100/365d"] }]
+
 [policies.orders]
 limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/d" }]
 idempotency = "1d"
@@ -146,6 +149,7 @@ on_every_server!(
         concurrent_requests_never_hold_more_than_the_capacity,
         bad_leases_are_refused_and_nothing_is_consumed,
         units_are_refunded,
+        a_refund_that_names_its_grant_returns_its_units_alone,
         a_budget_takes_units_from_the_rate_and_gives_them_back;
     policies:
         a_report_is_answered_with_the_factor_and_suppresses,

@@ -203,7 +203,7 @@ pub fn a_blocked_key_is_refused_at_every_cost(served: &Served) {
     };
     let path = "/v1/keys/day/k";
     let block = |for_us: u64| {
-        let body = json!({ "for_us": for_us }).to_string();
+        let body = json!({ "for": for_us }).to_string();
         served.api.post(&format!("{path}/block"), body)
     };
     refused(&block(DAY), "the answer to the block");

@@ -41,7 +41,7 @@ const REQUESTS: &[Asked] = &[
     ("POST", "/v1/report", &[], r#"{"policy":"account","key":"k","admitted":1,"suppressed":0}"#),
     ("GET", "/v1/keys/day/k", &[], ""),
     ("DELETE", "/v1/keys/day/k", &[], ""),
-    ("POST", "/v1/keys/day/k/block", &[], r#"{"for_us":60000000}"#),
+    ("POST", "/v1/keys/day/k/block", &[], r#"{"for":60000000}"#),
     ("GET", "/v1/policies", &[], ""),
     ("GET", "/v1/policies/file", &[], ""),
     ("GET", "/v1/policies/history", &[], ""),

@@ -122,7 +122,7 @@ fn a_page_of_a_browser_blocks_no_key_of_a_server_on_loopback() {
     let (mut server, api) = Folder::new().serve(&[]);
     let block = |headers: &[(&str, &str)]| {
         let path = "/v1/keys/api/user:42/block";
-        api.post_with(path, headers, r#"{"for_us":60000000}"#).status
+        api.post_with(path, headers, r#"{"for":60000000}"#).status
     };
     // what a form or a fetch of any page can send without asking
     let simple = ("content-type", "text/plain");
@@ -700,7 +700,7 @@ fn only_the_token_for_administration_resets_and_blocks() {
     let statuses = |api: &Api, token: Option<&str>| {
         let api = api.with(token);
         let check = api.check("api", "k", 1, None).status;
-        let block = api.post("/v1/keys/api/k/block", "{\"for_us\":0}").status;
+        let block = api.post("/v1/keys/api/k/block", "{\"for\":0}").status;
         [check, block, api.delete("/v1/keys/api/k").status]
     };
     let found = [

@@ -126,7 +126,7 @@ fn each_block_reset_and_override_by_a_caller_is_in_the_log_with_a_hash_of_the_ke
     let (mut server, api) = folder.serve(&[&tokens[..], &["error", "--log-secret", "s"]].concat());
     let admin = api.with(Some("a"));
     let block = |api: &Api, for_us: u64| {
-        api.post("/v1/keys/api/user:42/block", format!("{{\"for_us\":{for_us}}}")).status
+        api.post("/v1/keys/api/user:42/block", format!("{{\"for\":{for_us}}}")).status
     };
     assert_eq!(block(&api.with(Some("t")), 7), 401, "no change, so no line");
     let long = "a".repeat(129);

@@ -6,7 +6,7 @@ import RemoteDefault, {
 import { RedisLimiter } from "tidegate/redis";
 import { rateLimit } from "tidegate/express";
 
-const limiter = new RemoteLimiter({ url: "https://limiter.example", policy: "api", token: "secret", deadline: "100ms", onError: "open", fetch });
+const limiter = new RemoteLimiter({ url: "https://limiter.example", policy: "api", token: "secret", deadlineMs: 100, onError: "open", fetch });
 new RemoteDefault({ url: "https://limiter.example", policy: "api", fetch: async (url, init) => fetch(url, { ...init, cache: "no-store" }) });
 // @ts-expect-error: it needs the name of a policy
 new RemoteLimiter({ url: "https://limiter.example" });

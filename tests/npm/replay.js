@@ -44,14 +44,11 @@ function ask(limiter, key, operation, now) {
   switch (call) {
     case "check": return limiter.decide(key, { ...camel(given), now });
     case "peek": return limiter.peek(key, { ...camel(given), now });
-    case "reserve": {
-      const { timeToLiveUs: timeToLive, ...rest } = fields;
-      return limiter.reserve(key, { ...rest, timeToLive, now });
-    }
+    case "reserve": return limiter.reserve(key, { ...fields, now });
     case "commit": return limiter.commit(key, fields.id, fields.actual, { now });
     case "refund": return limiter.refund(key, given.units, { now });
     case "reset": return limiter.reset(key, { now });
-    case "block": return limiter.block(key, given.for_us, { now });
+    case "block": return limiter.block(key, given.for, { now });
     case "renew": return limiter.renew(key, lease, { ...fields, now });
     case "release": return limiter.release(key, lease, { now });
     case "budget": return limiter.budget(key, lease, { ...fields, now });

@@ -26,7 +26,10 @@ async function ask(binding: Tidegate): Promise<void> {
   expectTypeOf(together.allowed).toEqualTypeOf<boolean>();
   expectTypeOf(together.decisions[0]?.returned).toEqualTypeOf<boolean | undefined>();
   await binding.refund({ policy: "api", key: "user:42", units: 1 });
-  const { id } = await binding.reserve({ policy: "api", key: "user:42", cost: 2, time_to_live_us: 1_000_000 });
+  await binding.refund({ policy: "api", key: "user:42", units: 1, granted_at_us: decision.at_us, granted: 2 });
+  // @ts-expect-error the units of the grant are missing
+  await binding.refund({ policy: "api", key: "user:42", units: 1, granted_at_us: 1 });
+  const { id } = await binding.reserve({ policy: "api", key: "user:42", cost: 2, time_to_live: "1s" });
   expectTypeOf((await binding.commit({ policy: "api", key: "user:42", id: id ?? "", actual: 1 })).late).toEqualTypeOf<boolean | undefined>();
   await binding.peek({ policy: "api", key: "user:42" });
   const { lease } = await binding.acquire({ policy: "jobs", key: "user:42" });

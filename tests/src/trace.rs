@@ -99,7 +99,7 @@ impl Key {
             0..4 => json!({ "peek": { "cost": rng.u64(..3) } }),
             4 => json!({ "reset": {} }),
             5 if self.counts_by_the_key() => {
-                json!({ "block": { "for_us": rng.u64(..2) * rng.u64(..4 * EDGE_US) } })
+                json!({ "block": { "for": rng.u64(..2) * rng.u64(..4 * EDGE_US) } })
             }
             5..50 if self.has(|limit| matches!(limit, Limit::Holding(_))) => {
                 self.special(rng).unwrap_or_else(|| self.check(rng))
@@ -143,7 +143,7 @@ impl Key {
             (
                 reserves,
                 json!({ "reserve": {
-                "id": lease, "cost": some + 1, "time_to_live_us": EDGE_US * (more + 1) - rng.u64(..2),
+                "id": lease, "cost": some + 1, "time_to_live": EDGE_US * (more + 1) - rng.u64(..2),
             } }),
             ),
             (reserves, json!({ "commit": { "id": lease, "actual": some } })),

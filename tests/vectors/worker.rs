@@ -43,7 +43,7 @@ impl Worker {
         let of_key = format!("/v1/keys/{policy}/{}", step.key);
         let at = step.at_us;
         if name == "block" {
-            let body = json!({ "for_us": body["for_us"], "now_us": at });
+            let body = json!({ "for": body["for"], "now_us": at });
             return self.api.post(&format!("{of_key}/block"), body.to_string());
         }
         let cost = fields["cost"].as_u64().unwrap_or(0);

@@ -38,7 +38,8 @@ mod table;
 mod units;
 
 pub use ask::{
-    Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, ReserveForm, read_json,
+    Ask, AskError, Asked, AskedSpan, Chance, CheckForm, Count, DrawBits, Ppm, ReserveForm,
+    read_json,
 };
 pub use decide::{Effect, Explanation, Limits, OnChange, PersistAhead, Record, Softness, Verdict};
 pub use describe::{describe, describe_routes};

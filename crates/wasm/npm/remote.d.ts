@@ -19,8 +19,8 @@ export interface RemoteLimiterOptions {
   policy: string;
   /** The token of the server: that for decisions, or for `reset` and `block` that for administration. Default: none. */
   token?: string;
-  /** How long a call may take, from 1 ms to 1 h. Then `onError` decides. Default: `"1s"`. */
-  deadline?: memory.Span;
+  /** How long a call may take, in milliseconds: a whole number from 1 to 3,600,000. Then `onError` decides. Default: 1,000. */
+  deadlineMs?: number;
   /** Whether requests pass if the server does not answer, or answers what is none of its API. Default: `"closed"`. */
   onError?: "open" | "closed";
   /** What sends a request, such as that of a service binding. Default: `globalThis.fetch`. */
@@ -29,7 +29,7 @@ export interface RemoteLimiterOptions {
 
 /** The options that every operation has. */
 export interface CallOptions {
-  /** Ends the wait for the answer, before the limiter's `deadline`. Then `onError` decides. */
+  /** Ends the wait for the answer, before the limiter's `deadlineMs`. Then `onError` decides. */
   signal?: memory.Signal;
 }
 
@@ -57,8 +57,7 @@ export type ReserveRequest = Omit<memory.ReserveRequest, OfMemory> & OnceOptions
  * The server decides at its own time. Checks that begin together share a call. If the server does not answer, `onError` decides, and the
  * answer has `degraded`.
  *
- * A grant gives units back only if its request named a `cost`, and as the method `refund` does: a token bucket takes the units back up to
- * its capacity.
+ * A grant gives units back only if its request named a `cost`.
  */
 export class RemoteLimiter {
   /** @throws {ArgumentError} `INVALID_OPTION`; no error shows the token or the URL */
@@ -67,8 +66,8 @@ export class RemoteLimiter {
 
 export interface RemoteLimiter extends Omit<AsyncLimiter<CallOptions>, "explain" | "waitFor"> {
   check(key: string, options?: CheckOptions): Promise<Decision>;
-  decide(key: string, request?: Request): Promise<Grant<CallOptions>>;
-  acquire(key: string, request?: Request): Promise<HeldGrant<CallOptions>>;
+  decide(key: string, request?: Request): Promise<Grant<OnceOptions>>;
+  acquire(key: string, request?: Request): Promise<HeldGrant<OnceOptions>>;
   reserve(key: string, request?: ReserveRequest): Promise<Reservation>;
   refund(key: string, units: number, options?: OnceOptions): Promise<Answer>;
 

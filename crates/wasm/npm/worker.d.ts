@@ -51,7 +51,7 @@ export class Tidegate {
   /** Says what a reservation has really cost, once. 0 gives all units back. */
   commit(reservation: Key & Repeatable & { id: string; actual: number }): Promise<Decision>;
   /** Gives units back that were not used: at least 1. */
-  refund(unused: Key & Repeatable & { units: number }): Promise<Decision>;
+  refund(unused: Key & Repeatable & { units: number } & (OfGrant | { granted_at_us?: never; granted?: never })): Promise<Decision>;
 }
 
 /** A key of a policy. */
@@ -66,6 +66,14 @@ export interface Key {
 export interface Repeatable {
   /** What makes a repeat known, as the header `Idempotency-Key` over HTTP. The policy must have `idempotency`. */
   idempotency_key?: string;
+}
+
+/** The grant that has taken units. */
+export interface OfGrant {
+  /** The time of the grant: `at_us` of its answer. */
+  granted_at_us: number;
+  /** The units that it has taken and not given back. */
+  granted: number;
 }
 
 /** A request to decide on. */
@@ -84,8 +92,8 @@ export interface Check extends Key {
 export interface Reserve extends Omit<Check, "lease"> {
   /** The id of the reservation. Default: an id that nobody can guess. */
   id?: string;
-  /** For how long the units are held, in microseconds. Default, and at most: the policy's `time_to_live`. */
-  time_to_live_us?: number;
+  /** For how long the units are held: a span such as `"90s"`, or microseconds. Default, and at most: the policy's `time_to_live`. */
+  time_to_live?: string | number;
 }
 
 /** Several requests to decide on. */

@@ -194,7 +194,7 @@ impl Worker {
                 self.call("DELETE", &format!("/v1/keys/{policy}/{key}?now_us={at}"), &Value::Null)?
             }
             "block" => {
-                let body = json!({ "for_us": fields["for_us"], "now_us": at });
+                let body = json!({ "for": fields["for"], "now_us": at });
                 self.call("POST", &format!("/v1/keys/{policy}/{key}/block"), &body)?
             }
             "peek" => {

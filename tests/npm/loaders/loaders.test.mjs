@@ -61,7 +61,7 @@ for (const [name, ...command] of [
 }
 
 writeFileSync(join(work, "remote.mjs"), `import { RemoteLimiter } from "tidegate/remote";
-const limiter = new RemoteLimiter({ url: process.env.TIDEGATE_URL, policy: "p", token: "secret", deadline: "30s" });
+const limiter = new RemoteLimiter({ url: process.env.TIDEGATE_URL, policy: "p", token: "secret", deadlineMs: 30_000 });
 const answers = await Promise.all([1, 2, 3].map((cost) => limiter.check(process.env.USER_KEY, { cost })));
 const { degraded } = await new RemoteLimiter({ url: "http://127.0.0.1:1", policy: "p" }).check("a");
 console.log(answers.map(({ remaining }) => remaining).join(" "), typeof degraded);

@@ -7,7 +7,7 @@ use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
 
-use super::{AskError, Chance, lease_name, needs_leases, reservations_of};
+use super::{AskError, AskedSpan, Chance, lease_name, needs_leases, reservations_of};
 use crate::decide::Limits;
 use crate::limit::{Kind, Request};
 use crate::policy::Resolved;
@@ -50,8 +50,8 @@ form! {
         pub signal_ppm: Option<Ppm> = None,
         /// The random bits of the request; by default a random number.
         pub draw: Option<DrawBits> = None,
-        /// For how long the units are held, in µs; by default and at most the policy's `time_to_live`.
-        pub time_to_live_us: Option<Bounded<1>> = None,
+        /// For how long the units are held; by default and at most the policy's `time_to_live`.
+        pub time_to_live: Option<AskedSpan<1>> = None,
     }
 }
 
@@ -88,7 +88,7 @@ impl ReserveForm {
         resolved: &Resolved,
         chance: Chance<'_>,
     ) -> Result<(Request, String), AskError> {
-        let Self { cost, class, id, signal_ppm, draw, time_to_live_us } = self;
+        let Self { cost, class, id, signal_ppm, draw, time_to_live } = self;
         let reservations = reservations_of(resolved)?;
         let cost = cost.map_or(resolved.policy().cost().stated(), Bounded::get);
         if cost == 0 {
@@ -103,7 +103,7 @@ impl ReserveForm {
         let request = Request {
             cost: reservations.cut(cost, capacity),
             lease: Some(id),
-            hold: time_to_live_us.map_or(longest, |span| longest.min(Micros(span.get()))),
+            hold: time_to_live.map_or(longest, |span| longest.min(span.0)),
             class: class_of(resolved, class)?,
             signal: signal_of(signal_ppm),
             draw: draw_of(resolved, draw, chance),

@@ -57,6 +57,11 @@ pub enum AskError {
     FreeLease,
     /// The request has only one of `granted_at_us` and `left`.
     HalfUnspent,
+    /// The refund has only one of `granted_at_us` and `granted`.
+    HalfGrant,
+    /// The refund names more units than its grant has.
+    #[expect(missing_docs, reason = "the names say it")]
+    BeyondGrant { units: u64, granted: u64 },
     /// A lease needs a random name, and no random numbers are available.
     NoRandomness,
     /// The JSON cannot be read.
@@ -112,6 +117,13 @@ impl fmt::Display for AskError {
             Self::HalfUnspent => {
                 f.write_str("`granted_at_us`, `left`: expected both or neither, found one of them")
             }
+            Self::HalfGrant => f.write_str(
+                "`granted_at_us`, `granted`: expected both or neither, found one of them",
+            ),
+            Self::BeyondGrant { units, granted } => write!(
+                f,
+                "`units`: expected at most {granted}, which the grant has not returned; found {units}"
+            ),
             Self::NoRandomness => f.write_str("no random numbers are available"),
             Self::Json { path, message } if path.is_empty() => f.write_str(message),
             Self::Json { path, message } => write!(f, "`{path}`: {message}"),

@@ -17,13 +17,14 @@ use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 use crate::decide::{Limits, Record, Verdict};
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::Algorithm;
-use crate::limit::{Budget, Kind, Offered, Operation, Request, Unspent};
+use crate::limit::{Budget, Grant, Kind, Offered, Operation, Request, Unspent};
 use crate::policy::{Idempotency, Policy, Reservations, Resolved};
+use crate::units::parse_span;
 pub use check::{CheckForm, ReserveForm};
 pub use check::{DrawBits, Ppm};
 pub use error::AskError;
 use tidegate_form::Bounded;
-use tidegate_form::{Error, Form, Node, fields};
+use tidegate_form::{Error, Form, Node, Value, fields};
 
 /// Returns a random number that nobody can guess; `None` if no random numbers are available.
 pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
@@ -32,6 +33,25 @@ pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
 /// All owners that a state has room for together stay within [`MAX_QUANTITY`], so one owner's count
 /// never keeps another owner's from being recorded.
 pub type Count = Bounded<0, MAX_COUNT>;
+
+/// A span of time as a caller writes it: a text such as `"90s"`, as in a policy file, or a whole number of µs, at least `LEAST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedSpan<const LEAST: u64>(pub Micros);
+
+impl<const LEAST: u64> From<Bounded<LEAST>> for AskedSpan<LEAST> {
+    fn from(micros: Bounded<LEAST>) -> Self {
+        Self(Micros(micros.get()))
+    }
+}
+
+impl<const LEAST: u64> Form for AskedSpan<LEAST> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        match node.value {
+            Value::Text(_) => node.parse(parse_span).map(Self),
+            _ => node.read::<Bounded<LEAST>>().map(Self::from),
+        }
+    }
+}
 
 const MAX_COUNT: u64 = (1 << 32) - 1;
 const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all owners");
@@ -71,8 +91,14 @@ pub enum Ask {
         actual: Bounded<0>,
     },
     /// Returns units.
-    #[expect(missing_docs, reason = "the variant says it")]
-    Refund { units: Bounded<1> },
+    Refund {
+        /// The number of units.
+        units: Bounded<1>,
+        /// The time of the grant that has taken them; without it, they are returned whatever grant they are of.
+        granted_at_us: Option<Bounded<0>>,
+        /// The units that this grant has taken and not returned.
+        granted: Option<Bounded<1>>,
+    },
     /// Renews a lease.
     Renew {
         /// The name of the lease.
@@ -103,8 +129,8 @@ pub enum Ask {
     Reset {},
     /// Blocks the key for a time.
     Block {
-        /// The time in µs; 0 ends the block.
-        for_us: Bounded<0>,
+        /// The time; 0 ends the block.
+        r#for: AskedSpan<0>,
     },
 }
 
@@ -115,7 +141,9 @@ impl Form for Ask {
             ("peek", |node| node.read().map(Self::Peek)),
             ("reserve", |node| node.read().map(Self::Reserve)),
             ("commit", |node| fields!(node, Self::Commit { id, actual })),
-            ("refund", |node| fields!(node, Self::Refund { units })),
+            ("refund", |node| {
+                fields!(node, Self::Refund { units, granted_at_us = None, granted = None })
+            }),
             ("renew", |node| fields!(node, Self::Renew { lease, count = None })),
             ("release", |node| fields!(node, Self::Release { lease })),
             ("budget", |node| {
@@ -123,7 +151,7 @@ impl Form for Ask {
             }),
             ("report", |node| fields!(node, Self::Report { offered_at_us = None, admitted, suppressed })),
             ("reset", |node| fields!(node, Self::Reset {})),
-            ("block", |node| fields!(node, Self::Block { for_us })),
+            ("block", |node| fields!(node, Self::Block { r#for })),
         ])
     }
 }
@@ -208,7 +236,9 @@ impl Ask {
             Self::Refund { .. } if has_payers(&resolved) => {
                 return Err(AskError::UnknownPayer);
             }
-            Self::Refund { units } => (Operation::Refund(units.get()), None),
+            Self::Refund { units, granted_at_us, granted } => {
+                (refund(units.get(), granted_at_us, granted)?, None)
+            }
             Self::Renew { lease, count } => {
                 needs_leases(&resolved)?;
                 if count.is_some() {
@@ -236,12 +266,12 @@ impl Ask {
                 (Operation::Report(Offered { at, admitted, suppressed }), None)
             }
             Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
-            Self::Block { for_us } => {
+            Self::Block { r#for } => {
                 let limits = resolved.limits().ok_or(AskError::Listed)?;
                 if !limits.records().iter().any(Record::keeps_block) {
                     return Err(AskError::NoWholeKey);
                 }
-                (Operation::Block(Micros(for_us.get())), None)
+                (Operation::Block(r#for.0), None)
             }
         };
         Ok(Asked::new(resolved, operation, lease))
@@ -355,6 +385,23 @@ impl Asked {
             (Some(cost), Some(limits)) => verdict.refused_for_ever(limits, cost),
             _ => verdict,
         }
+    }
+}
+
+fn refund(
+    units: u64,
+    granted_at: Option<Bounded<0>>,
+    granted: Option<Bounded<1>>,
+) -> Result<Operation, AskError> {
+    match (granted_at, granted.map(Bounded::get)) {
+        (None, None) => Ok(Operation::Refund(units)),
+        (Some(_), Some(granted)) if units > granted => {
+            Err(AskError::BeyondGrant { units, granted })
+        }
+        (Some(at), Some(granted)) => {
+            Ok(Operation::RefundOf(Grant { at: Timestamp(at.get()), units: granted }, units))
+        }
+        _ => Err(AskError::HalfGrant),
     }
 }
 

@@ -115,7 +115,7 @@ impl Call {
                     "class",
                     "signal_ppm",
                     "id",
-                    "time_to_live_us",
+                    "time_to_live",
                     "draw",
                 ];
                 let fields = node.fields(names)?;
@@ -125,7 +125,7 @@ impl Call {
                     id: fields.optional("id")?,
                     signal_ppm: fields.optional("signal_ppm")?,
                     draw: None,
-                    time_to_live_us: fields.optional("time_to_live_us")?,
+                    time_to_live: fields.optional("time_to_live")?,
                 };
                 let (target, draw) = (Target::of(&fields)?, fields.optional("draw")?);
                 Ok(([Item { target, ask: Ask::Reserve(form), draw }].into(), Form::Single))
@@ -139,8 +139,12 @@ impl Call {
                 one(Target::of(&fields)?, Ask::Commit { id, actual: Bounded::clamped(0) })
             }
             Self::Refund => {
-                let fields = node.fields(&["policy", "key", "now_us", "units"])?;
-                one(Target::of(&fields)?, Ask::Refund { units: fields.get("units")? })
+                let names = &["policy", "key", "now_us", "units", "granted_at_us", "granted"];
+                let fields = node.fields(names)?;
+                let (target, units) = (Target::of(&fields)?, fields.get("units")?);
+                let granted_at_us = fields.optional("granted_at_us")?;
+                let granted = fields.optional("granted")?;
+                one(target, Ask::Refund { units, granted_at_us, granted })
             }
             Self::Budget => {
                 let names = &["policy", "key", "now_us", "lease", "wants", "granted_at_us", "left"];
@@ -160,8 +164,8 @@ impl Call {
                 one(target, Ask::Report { offered_at_us, admitted, suppressed })
             }
             Self::Block(policy, key) => {
-                let fields = node.fields(&["for_us", "now_us"])?;
-                let ask = Ask::Block { for_us: fields.get("for_us")? };
+                let fields = node.fields(&["for", "now_us"])?;
+                let ask = Ask::Block { r#for: fields.get("for")? };
                 one(Target { policy, key, now_us: fields.optional("now_us")? }, ask)
             }
         }

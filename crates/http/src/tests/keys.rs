@@ -128,7 +128,7 @@ fn a_blocked_key_is_refused_for_its_time_and_no_other_key() {
     let mut server = Server::new(SHARED);
     let check = |key: &str| json!({ "policy": "p", "key": key }).to_string();
     let path = "/v1/keys/p/acme/alice/block";
-    let blocked = server.json("POST", path, r#"{"for_us":60000000}"#);
+    let blocked = server.json("POST", path, r#"{"for":"1m"}"#);
     let refused = [json!(false), json!(60_000_000), json!(0)];
     let said = |answer: &serde_json::Value| {
         ["allowed", "retry_after_us", "remaining"].map(|field| answer[field].clone())
@@ -158,8 +158,8 @@ fn a_blocked_key_is_refused_for_its_time_and_no_other_key() {
     server.wait(1);
     assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], true, "it is over");
 
-    for ends in [("POST", path, r#"{"for_us":0}"#), ("DELETE", "/v1/keys/p/acme/alice", "")] {
-        server.json("POST", path, r#"{"for_us":60000000}"#);
+    for ends in [("POST", path, r#"{"for":0}"#), ("DELETE", "/v1/keys/p/acme/alice", "")] {
+        server.json("POST", path, r#"{"for":60000000}"#);
         assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], false);
         assert_eq!(server.json(ends.0, ends.1, ends.2)["allowed"], true);
         assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], true, "{ends:?}");
@@ -175,15 +175,20 @@ limits = [{ algorithm = 'fixed_window', depth = 1, limit = 3, period = '1m' }]
 limits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' }]",
     );
     for (path, body, detail) in [
-        ("/v1/keys/p/k/block", r#"{"for_us":1}"#, "a limit that counts by the whole key"),
-        ("/v1/keys/q/k/block", "{}", "missing field `for_us`"),
-        ("/v1/keys/q/k/block", r#"{"for_us":-1}"#, "expected a whole number from 0"),
-        ("/v1/keys/q/k/block", r#"{"for_us":1,"key":"k"}"#, "found the field \"key\""),
+        ("/v1/keys/p/k/block", r#"{"for":1}"#, "a limit that counts by the whole key"),
+        ("/v1/keys/q/k/block", "{}", "missing field `for`"),
+        ("/v1/keys/q/k/block", r#"{"for":-1}"#, "expected a whole number from 0"),
+        (
+            "/v1/keys/q/k/block",
+            r#"{"for":"soon"}"#,
+            "`for`: expected a span of time in whole microseconds",
+        ),
+        ("/v1/keys/q/k/block", r#"{"for":1,"key":"k"}"#, "found the field \"key\""),
     ] {
         server.refuses(("POST", path), body, detail);
     }
     assert_eq!(server.call("POST", "/v1/keys/q/k", "{}").status, 405);
-    assert_eq!(server.call("POST", "/v1/keys/none/k/block", r#"{"for_us":1}"#).status, 404);
+    assert_eq!(server.call("POST", "/v1/keys/none/k/block", r#"{"for":1}"#).status, 404);
     assert_eq!(server.json("GET", "/v1/keys/q/block", "")["remaining"], 3, "a key of that name");
     assert_eq!(
         server.json("GET", "/v1/keys/q/k/block", "")["remaining"],
@@ -205,7 +210,7 @@ limits = [
     let wants = about(",\"lease\":\"n1\",\"wants\":50");
     assert_eq!(server.post("/v1/budget", &wants)["budget"]["granted"], 50);
     server.wait(20);
-    server.json("POST", "/v1/keys/p/k/block", r#"{"for_us":60000000}"#);
+    server.json("POST", "/v1/keys/p/k/block", r#"{"for":60000000}"#);
     assert_eq!(server.post("/v1/budget", &wants)["budget"]["granted"], 0);
     let report = server.post("/v1/report", &about(",\"admitted\":1,\"suppressed\":0"));
     assert_eq!(report["factor"], 1_u64 << 32);
@@ -218,7 +223,7 @@ fn a_block_is_not_longer_by_the_clock_of_the_limits() {
     server.wait(50);
     server.post("/v1/check", &check("acme/alice")); // by a clock that is ahead
     server.now.0 -= 50 * SECOND;
-    server.json("POST", "/v1/keys/p/acme/alice/block", r#"{"for_us":10000000}"#);
+    server.json("POST", "/v1/keys/p/acme/alice/block", r#"{"for":10000000}"#);
     let refused = server.post("/v1/check", &check("acme/alice"));
     assert_eq!(
         (&refused["allowed"], &refused["retry_after_us"]),
@@ -231,7 +236,7 @@ fn a_block_is_not_longer_by_the_clock_of_the_limits() {
 #[test]
 fn a_peek_at_a_blocked_key_takes_nothing_from_the_limits() {
     let mut server = Server::new(SHARED);
-    server.json("POST", "/v1/keys/p/k/block", r#"{"for_us":60000000}"#);
+    server.json("POST", "/v1/keys/p/k/block", r#"{"for":60000000}"#);
     let peek = server.json("GET", "/v1/keys/p/k?cost=1", "");
     assert_eq!((&peek["allowed"], &peek["limits"][1]["remaining"]), (&json!(false), &json!(3)));
 }
@@ -266,12 +271,12 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
     };
     let down = || [Outcome::Unavailable("the store is unavailable".into())].to_vec();
     for (method, path, body) in
-        [("DELETE", "/v1/keys/p/k", ""), ("POST", "/v1/keys/p/k/block", r#"{"for_us":1}"#)]
+        [("DELETE", "/v1/keys/p/k", ""), ("POST", "/v1/keys/p/k/block", r#"{"for":1}"#)]
     {
         assert_eq!(decided(plan(method, path, body).unwrap(), down()).status, 503, "{method}");
     }
     assert_eq!(decided(plan("GET", "/v1/keys/p/k", "").unwrap(), down()).status, 200);
-    let listed = plan("POST", "/v1/keys/p/friend/block", r#"{"for_us":1}"#).unwrap_err();
+    let listed = plan("POST", "/v1/keys/p/friend/block", r#"{"for":1}"#).unwrap_err();
     assert!(listed.status == 400 && listed.body.contains("on the policy's list"), "{listed:?}");
     for path in
         ["/v1/keys/p/a/../b", "/v1/keys/p/a/%2e%2E/b", "/v1/keys/p/.", "/v1/keys/p/../block"]

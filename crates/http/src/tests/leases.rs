@@ -147,7 +147,7 @@ fn whoever_waits_for_a_lease_is_told_a_time_that_the_policy_names() {
     let exact = super::json(&refused);
     assert_eq!(exact["retry_after_us"], 600 * SECOND, "a check says when the lease expires");
     // a block is no lease
-    server.post("/v1/keys/p/k/block", &std::format!("{{\"for_us\":{}}}", 900 * SECOND));
+    server.post("/v1/keys/p/k/block", &std::format!("{{\"for\":{}}}", 900 * SECOND));
     let refused = server.call("POST", "/v1/check", &check(&limits, "b"));
     assert_eq!(header(&refused, "retry-after"), Some("900"));
 }

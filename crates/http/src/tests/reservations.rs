@@ -47,7 +47,7 @@ fn a_reservation_is_answered_as_a_check_is_with_its_id_and_its_end() {
 #[test]
 fn an_id_is_drawn_an_estimate_is_cut_and_a_release_gives_all_back() {
     let mut server = Server::new(TOKENS);
-    let first = reserve(&mut server, ",\"cost\":64000,\"time_to_live_us\":7");
+    let first = reserve(&mut server, ",\"cost\":64000,\"time_to_live\":\"7us\"");
     assert_eq!((&first["reserved"], &first["remaining"]), (&json!(30_000), &json!(30_000)));
     assert_eq!(first["expires_at_us"], START + 7);
     let id = first["id"].as_str().unwrap();
@@ -83,7 +83,7 @@ fn bad_reservations_are_refused() {
         ("", about(",\"cost\":0"), "`cost`: expected at least 1, found 0; a peek reserves nothing"),
         ("", about(",\"cost\":1,\"id\":\"\""), "`id`: expected 1 to"),
         ("", about(",\"cost\":1,\"lease\":\"x\""), "found the field \"lease\""),
-        ("", about(",\"cost\":1,\"time_to_live_us\":0"), "`time_to_live_us`: expected"),
+        ("", about(",\"cost\":1,\"time_to_live\":0"), "`time_to_live`: expected"),
         ("", plain(""), "`policy`: expected a policy with `reservations`, found \"plain\""),
         ("/x/commit", about(""), "missing field `actual`"),
         ("/x/commit", about(",\"actual\":-1"), "`actual`: expected a whole number"),

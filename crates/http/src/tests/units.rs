@@ -8,6 +8,8 @@ use super::{SECOND, START, Server, about, answer, header, send};
 const UNITS: &str = "
 [policies.p]
 limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '10/s' }]
+[policies.log]
+limits = [{ algorithm = 'sliding_log', rates = ['5/h'] }]
 [policies.spread]
 limits = [
   { algorithm = 'fixed_window', name = 'hour', limit = 100, period = '1h' },
@@ -33,6 +35,53 @@ fn a_refund_returns_units_and_no_more_than_the_limits_count() {
     assert_eq!(header(&some, "ratelimit"), Some("\"p\";r=80;t=2"));
     let most = std::format!(",\"units\":{MAX_QUANTITY}");
     assert_eq!(server.post("/v1/refund", &about(&most))["remaining"], 100);
+}
+
+#[test]
+fn a_refund_that_names_its_grant_returns_what_still_counts_for_it() {
+    let mut server = Server::new(UNITS);
+    let granted = server.post("/v1/check", &about(",\"cost\":50"));
+    let of = std::format!(",\"granted_at_us\":{},\"granted\":50", granted["at_us"]);
+    server.wait(3); // 30 of the 50 have flowed in again
+    let some = server.post("/v1/refund", &about(&std::format!(",\"units\":40{of}")));
+    assert_eq!(some["remaining"], 100, "20 of the 40 come back");
+    let at_once = server.post("/v1/check", &about(",\"cost\":100"));
+    server.wait(4);
+    let of = std::format!(",\"granted_at_us\":{},\"granted\":100", at_once["at_us"]);
+    let rest = server.post("/v1/refund", &about(&std::format!(",\"units\":70{of}")));
+    assert_eq!(rest["remaining"], 100, "60 come back: 40 have flowed in");
+
+    let logged = server.post("/v1/check", &on("log", ",\"cost\":4"));
+    server.wait(1);
+    let unnamed = server.post("/v1/refund", &on("log", ",\"units\":3"));
+    assert_eq!(unnamed["remaining"], 1, "an entry of another time is not found");
+    let of = std::format!(",\"granted_at_us\":{},\"granted\":4", logged["at_us"]);
+    let named = server.post("/v1/refund", &on("log", &std::format!(",\"units\":3{of}")));
+    assert_eq!(named["remaining"], 4);
+}
+
+#[test]
+fn bad_refunds_are_refused_and_nothing_comes_back() {
+    let mut server = Server::new(UNITS);
+    server.post("/v1/check", &about(",\"cost\":50"));
+    let together = "`granted_at_us`, `granted`: expected both or neither, found one of them";
+    for (rest, detail) in [
+        ("", "missing field `units`"),
+        (",\"units\":0", "`units`: expected a whole number from 1"),
+        (",\"units\":1,\"granted_at_us\":1", together),
+        (",\"units\":1,\"granted\":1", together),
+        (
+            ",\"units\":1,\"granted_at_us\":1,\"granted\":0",
+            "`granted`: expected a whole number from 1",
+        ),
+        (
+            ",\"units\":4,\"granted_at_us\":1,\"granted\":3",
+            "`units`: expected at most 3, which the grant has not returned; found 4",
+        ),
+    ] {
+        server.refuses(("POST", "/v1/refund"), &about(rest), detail);
+    }
+    assert_eq!(server.post("/v1/check", &about(",\"cost\":0"))["remaining"], 50);
 }
 
 #[test]

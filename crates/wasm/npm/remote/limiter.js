@@ -2,13 +2,12 @@
 import * as calls from "../call.js";
 import { coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
-import { held, requireUnits, requireWellFormed, wrongType } from "../input.js";
+import { held, requireSpan, requireUnits, requireWellFormed, wrongType } from "../input.js";
 import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
 import { answerOf, decisionOf, tookCost } from "./answer.js";
 import { Batch } from "./batch.js";
 import { remoteOptions } from "./options.js";
 import { Away, bodyOf, segment } from "./server.js";
-import { spanUs } from "./span.js";
 
 /** @import * as declared from "../remote.js" */
 /** @import { Call, FieldList, FieldRule } from "../call.js" */
@@ -98,8 +97,8 @@ export class RemoteLimiter {
   async reserve(key, request) {
     const read = calls.callOptions("request", request, RESERVATION);
     const { timeToLive, id = unguessable() } = read.fields; // so that a repeat takes nothing more
-    const time_to_live_us = timeToLive === undefined ? undefined : spanUs("timeToLive", timeToLive);
-    return this.#post("/v1/reservations", key, read, { ...wanted(read), id, time_to_live_us }, { id }, true);
+    if (timeToLive !== undefined) requireSpan("timeToLive", timeToLive);
+    return this.#post("/v1/reservations", key, read, { ...wanted(read), id, time_to_live: timeToLive }, { id }, true);
   }
 
   /** @type {declared.RemoteLimiter["commit"]} */
@@ -127,7 +126,8 @@ export class RemoteLimiter {
   /** @type {declared.RemoteLimiter["block"]} */
   async block(key, span, options) {
     const { signal } = calls.callOptions("options", options, OPTIONS);
-    const body = bodyOf({ for_us: spanUs("span", span) });
+    requireSpan("span", span);
+    const body = bodyOf({ for: span });
     return certain(await this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body }));
   }
 
@@ -232,9 +232,9 @@ export class RemoteLimiter {
     const hasTaken = tookCost(answer);
     /** @type {Refund} */
     const refund = (options) => {
-      const { signal } = calls.callOptions("options", options, OPTIONS);
+      const read = calls.callOptions("options", options, REFUND);
       if (hasTaken && cost === undefined) throw coded("INVALID_REQUEST", "`units`: expected a request that named its `cost`, found one without");
-      return (_, units) => this.refund(key, units, { signal });
+      return (granted, units) => this.#post("/v1/refund", key, read, { units, granted_at_us: answer.atUs, granted });
     };
     // without an answer the server may hold the lease nevertheless
     const holds = answer.lease !== undefined && (answer.allowed || answer.degraded !== undefined);

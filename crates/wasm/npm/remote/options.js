@@ -2,7 +2,6 @@
 import { coded } from "../errors.js";
 import { known, requireText, requireType, requireWhole } from "../input.js";
 import { Server } from "./server.js";
-import { spanUs } from "./span.js";
 
 /**
  * The server, the policy, and whether requests pass while nobody decides.
@@ -10,14 +9,14 @@ import { spanUs } from "./span.js";
  * @type {(options: unknown) => { server: Server, policy: string, passes: boolean }}
  */
 export function remoteOptions(options) {
-  const names = ["url", "policy", "token", "deadline", "onError", "fetch"];
-  const { url, policy, token, deadline = "1s", onError = "closed", fetch } = known("options", "INVALID_OPTION", options, names);
+  const names = ["url", "policy", "token", "deadlineMs", "onError", "fetch"];
+  const { url, policy, token, deadlineMs = 1_000, onError = "closed", fetch } = known("options", "INVALID_OPTION", options, names);
   requireText("options.policy", "INVALID_OPTION", policy);
   requireType("options.fetch", "INVALID_OPTION", fetch, "function", true);
   if (onError !== "open" && onError !== "closed") throw coded("INVALID_OPTION", '`options.onError`: expected "open" or "closed", found another value');
-  const deadlineUs = spanUs("options.deadline", deadline);
-  requireWhole("options.deadline", "INVALID_OPTION", deadlineUs, 1_000, 3_600_000_000);
-  return { server: new Server(baseOf(url), tokenOf(token), deadlineUs, fetch), policy, passes: onError === "open" };
+  requireType("options.deadlineMs", "INVALID_OPTION", deadlineMs, "number");
+  requireWhole("options.deadlineMs", "INVALID_OPTION", deadlineMs, 1, 3_600_000);
+  return { server: new Server(baseOf(url), tokenOf(token), deadlineMs, fetch), policy, passes: onError === "open" };
 }
 
 /**

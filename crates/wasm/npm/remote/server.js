@@ -30,11 +30,11 @@ export class Server {
   #deadlineMs;
   #fetch;
 
-  /** @param {string} url @param {string | undefined} token @param {number} deadlineUs @param {Fetch | undefined} fetch */
-  constructor(url, token, deadlineUs, fetch) {
+  /** @param {string} url @param {string | undefined} token @param {number} deadlineMs @param {Fetch | undefined} fetch */
+  constructor(url, token, deadlineMs, fetch) {
     this.#url = url;
     this.#token = token;
-    this.#deadlineMs = Math.ceil(deadlineUs / 1000);
+    this.#deadlineMs = deadlineMs;
     this.#fetch = fetch;
   }
 

@@ -8,9 +8,9 @@ use std::mem;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Grant, InvalidKey, Kind, Operation,
-    OperationError, Policy, Request, ReserveForm, Rule, Softness, Table, TableError, Timestamp,
-    Verdict, check_key,
+    Ask, AskError, Asked, AskedSpan, Bounded, CallLimits, CheckForm, Grant, InvalidKey, Kind,
+    Operation, OperationError, Policy, Request, ReserveForm, Rule, Softness, Table, TableError,
+    Timestamp, Verdict, check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -128,10 +128,10 @@ impl Limiter {
         id: Option<String>,
         signal_ppm: Option<f64>,
         draw: Option<f64>,
-        time_to_live_us: Option<f64>,
+        time_to_live: Option<f64>,
     ) -> Option<bool> {
         let check = form(cost, class, None, signal_ppm, draw);
-        self.operate(key_bytes, reserve_form(check, id, time_to_live_us), now)
+        self.operate(key_bytes, reserve_form(check, id, time_to_live), now)
     }
 
     /// Says what a reservation has really cost.
@@ -142,7 +142,8 @@ impl Limiter {
 
     /// Returns units.
     pub fn refund(&mut self, key_bytes: usize, units: f64, now: f64) -> Option<bool> {
-        self.operate(key_bytes, whole("units", units).map(|units| Ask::Refund { units }), now)
+        let refund = |units| Ask::Refund { units, granted_at_us: None, granted: None };
+        self.operate(key_bytes, whole("units", units).map(refund), now)
     }
 
     /// Returns units of a grant that took `granted` units and has not returned them.
@@ -232,7 +233,11 @@ impl Limiter {
 
     /// Blocks the key for a time; 0 ends the block.
     pub fn block(&mut self, key_bytes: usize, for_us: f64, now: f64) -> Option<bool> {
-        self.operate(key_bytes, whole("span", for_us).map(|for_us| Ask::Block { for_us }), now)
+        self.operate(
+            key_bytes,
+            whole("span", for_us).map(|span: Bounded<0>| Ask::Block { r#for: span.into() }),
+            now,
+        )
     }
 
     /// Why the last operation had no answer.
@@ -473,11 +478,11 @@ pub(crate) fn form(
 pub(crate) fn reserve_form(
     check: Result<CheckForm, Failure>,
     id: Option<String>,
-    time_to_live_us: Option<f64>,
+    time_to_live: Option<f64>,
 ) -> Result<Ask, Failure> {
     let CheckForm { cost, class, signal_ppm, draw, .. } = check?;
-    let time_to_live_us = optional("timeToLive", time_to_live_us)?;
-    Ok(Ask::Reserve(ReserveForm { cost, class, id, signal_ppm, draw, time_to_live_us }))
+    let time_to_live = optional("timeToLive", time_to_live)?.map(AskedSpan::from);
+    Ok(Ask::Reserve(ReserveForm { cost, class, id, signal_ppm, draw, time_to_live }))
 }
 
 pub(crate) fn optional<const LEAST: u64, const MOST: u64>(

@@ -96,10 +96,10 @@ impl Authority {
         id: Option<String>,
         signal_ppm: Option<f64>,
         draw: Option<f64>,
-        time_to_live_us: Option<f64>,
+        time_to_live: Option<f64>,
     ) -> Result<usize, JsValue> {
         let check = form(cost, class, None, signal_ppm, draw);
-        self.ask(reserve_form(check, id, time_to_live_us)?, false)
+        self.ask(reserve_form(check, id, time_to_live)?, false)
     }
 
     /// Says what a reservation has really cost.
@@ -115,7 +115,8 @@ impl Authority {
     /// # Errors
     /// Throws as [`check`](Self::check).
     pub fn refund(&mut self, units: f64) -> Result<usize, JsValue> {
-        self.ask(Ask::Refund { units: whole("units", units)? }, false)
+        let units = whole("units", units)?;
+        self.ask(Ask::Refund { units, granted_at_us: None, granted: None }, false)
     }
 
     /// Returns units of a grant that took `granted` units and has not returned them.
@@ -197,8 +198,8 @@ impl Authority {
     /// # Errors
     /// Throws as [`check`](Self::check).
     pub fn block(&mut self, for_us: f64) -> Result<usize, JsValue> {
-        let for_us: Bounded<0> = whole("span", for_us)?;
-        self.ask(Ask::Block { for_us }, false)
+        let span: Bounded<0> = whole("span", for_us)?;
+        self.ask(Ask::Block { r#for: span.into() }, false)
     }
 }
 

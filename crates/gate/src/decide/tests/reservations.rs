@@ -102,7 +102,7 @@ fn a_reservation_takes_all_limits_or_none_and_counts_for_all_keys_of_a_part() {
 #[test]
 fn a_repeated_call_takes_nothing_and_a_commit_counts_once() {
     let mut keys = Keys::new(TOKENS, "remember = '10s'");
-    let reserve = r#"{"reserve":{"cost":1000,"id":"x","time_to_live_us":5000000}}"#;
+    let reserve = r#"{"reserve":{"cost":1000,"id":"x","time_to_live":5000000}}"#;
     let first = keys.ask(0, "k", reserve).unwrap();
     assert_eq!(keys.ask(0, "k", reserve).unwrap(), first);
     let commit = |keys: &mut Keys, second, actual| {
@@ -166,7 +166,7 @@ fn a_commit_gives_the_place_of_a_lease_back() {
 fn a_blocked_key_reserves_nothing_and_still_commits() {
     let mut keys = Keys::new(TOKENS, "");
     keys.ask(0, "k", r#"{"reserve":{"cost":9000,"id":"x"}}"#).unwrap();
-    keys.ask(0, "k", r#"{"block":{"for_us":9000000}}"#).unwrap();
+    keys.ask(0, "k", r#"{"block":{"for":9000000}}"#).unwrap();
     let refused = keys.ask(1, "k", r#"{"reserve":{"cost":1,"id":"y"}}"#).unwrap();
     assert!(!refused.decision.is_allowed());
     let said = keys.ask(1, "k", r#"{"commit":{"id":"x","actual":10}}"#).unwrap();

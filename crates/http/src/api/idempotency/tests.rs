@@ -70,7 +70,7 @@ fn a_repeated_check_gets_the_same_answer_and_takes_nothing() {
     assert_eq!(used(&mut server), 3);
     // also while the key has no units left, and while it is blocked
     server.post("/v1/check", &about(",\"cost\":2"));
-    server.post("/v1/keys/p/k/block", "{\"for_us\":1000000}");
+    server.post("/v1/keys/p/k/block", "{\"for\":1000000}");
     assert_eq!(call(&mut server, "a", "/v1/check", &about(",\"cost\":2")), first);
     assert_eq!(post(&mut server, "b", "/v1/check", &about(""))["allowed"], false);
 }
