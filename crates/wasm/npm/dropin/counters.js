@@ -4,10 +4,27 @@
 // number; so that a count may fall, it begins at `ZERO`. So that a counter can last for any span, all windows last for one long
 // period, and the limiter's clock runs one period ahead of the real one: a window that begins at a time of the limiter's clock
 // ends when the real clock shows that time.
-import { ArgumentError, Limiter } from "tidegate";
+import { ArgumentError, FullError, Limiter } from "tidegate";
 import { Clock, failure } from "./input.js";
 
-/** @typedef {{ value: number, leftMs: number, endsMs: number, isFirst: boolean }} Counter */
+/** @typedef {{ value: number, leftMs: number, endsMs: number, isFirst: boolean, isBlocked?: boolean }} Counter */
+/**
+ * @template T
+ * @typedef {T | Promise<T>} Soon
+ */
+/**
+ * Counters in memory or in Redis. `isFailure` tells an error of the store from one of the caller.
+ *
+ * @typedef {object} KeyedCounters
+ * @property {(key: string, nowUs?: number) => Soon<Counter | undefined>} get
+ * @property {(key: string, units: number) => number} whole
+ * @property {(key: string, units: number, spanMs: number, nowUs?: number) => Soon<Counter>} add
+ * @property {(key: string, units: number, spanMs: number, nowUs?: number) => Soon<Counter>} put
+ * @property {(key: string) => Soon<void>} giveBack
+ * @property {(key: string, units: number, spanMs: number) => Soon<Counter>} block
+ * @property {(key: string, nowUs?: number) => Soon<boolean>} delete
+ * @property {(error: unknown) => boolean} isFailure
+ */
 
 const MOST_COUNT = Number.MAX_SAFE_INTEGER;
 const PERIOD_US = 2 ** 52;
@@ -17,6 +34,7 @@ const NEVER_US = 2 ** 52 - 1;
 /** The most units that may be added at once. */
 const MOST_UNITS = 2 ** 50;
 
+/** @implements {KeyedCounters} */
 export class Counters {
   #limiter;
   #clock;
@@ -55,6 +73,26 @@ export class Counters {
   }
 
   /**
+   * Takes one unit back, but not below 0.
+   *
+   * @type {(key: string) => void}
+   */
+  giveBack(key) {
+    if ((this.get(key)?.value ?? 0) > 0) this.add(key, -1, 0);
+  }
+
+  /**
+   * The whole units to add for units that may have a fraction, which is cut off their sum.
+   *
+   * @type {(key: string, units: number) => number}
+   */
+  whole(key, units) {
+    if (Number.isInteger(units)) return units;
+    const before = this.get(key)?.value ?? 0;
+    return Math.trunc(before + units) - before;
+  }
+
+  /**
    * Begins a counter in place of any other.
    *
    * @type {(key: string, units: number, spanMs: number, nowUs?: number) => Counter}
@@ -62,6 +100,15 @@ export class Counters {
   put(key, units, spanMs, nowUs = this.#clock.now()) {
     requireUnits(units);
     return this.#begin(key, units, spanMs, nowUs);
+  }
+
+  /**
+   * A key is blocked while its counter stands above what is allowed.
+   *
+   * @type {(key: string, units: number, spanMs: number) => Counter}
+   */
+  block(key, units, spanMs) {
+    return this.put(key, units, spanMs);
   }
 
   /**
@@ -77,6 +124,11 @@ export class Counters {
 
   clear() {
     this.#limiter.resetAll();
+  }
+
+  /** @type {(error: unknown) => boolean} */
+  isFailure(error) {
+    return error instanceof FullError;
   }
 
   /** @type {(key: string, units: number, spanMs: number, nowUs: number, hasRoom?: boolean) => Counter} */

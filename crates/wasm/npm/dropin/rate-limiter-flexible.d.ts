@@ -149,6 +149,24 @@ export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
   runActionAnyway: boolean;
 }
 
+/** The options of a limiter with a deadline. */
+export interface IRLWrapperTimeoutsOptions extends Omit<IRateLimiterOptions, "points" | "duration" | "maxBytes"> {
+  /** The limiter that may take too long. */
+  limiter: RateLimiterLike;
+  /** How long it may take in milliseconds. Default: 0. */
+  timeoutMs?: number;
+}
+
+/** A limiter with a deadline. If its limiter takes longer or fails, the `insuranceLimiter` answers, by default that of its limiter. */
+export class RLWrapperTimeouts extends RateLimiterAbstract {
+  /** Puts a deadline before a limiter. */
+  constructor(opts: IRLWrapperTimeoutsOptions);
+  /** The limiter that may take too long. */
+  limiter: RateLimiterLike;
+  /** How long it may take in milliseconds. */
+  timeoutMs: number;
+}
+
 /** The options of a queue. */
 export interface IRateLimiterQueueOpts {
   /** The most requests that may wait on a key. Default: 2^32 − 1. */

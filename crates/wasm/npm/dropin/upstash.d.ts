@@ -35,8 +35,8 @@ export interface RatelimitConfig {
   cacheScripts?: boolean;
   /** Ignored: nothing is sent. */
   enableTelemetry?: boolean;
-  /** Not here: no other process could set the limit. */
-  dynamicLimits?: false;
+  /** Whether `setDynamicLimit` may set the tokens. Default: `false`. */
+  dynamicLimits?: boolean;
   /** The most bytes that the identifiers in use may take. Default: 256 MiB. */
   maxBytes?: number;
 }
@@ -73,16 +73,8 @@ export interface RatelimitResponse {
   deniedValue?: string;
 }
 
-/** A limiter with the calls of @upstash/ratelimit, in the memory of this process. */
-export class Ratelimit {
-  /** Makes a limiter, whose state belongs to it alone. */
-  constructor(config: RatelimitConfig);
-  /** Windows that begin at the same time for all identifiers. A refused request counts. */
-  static fixedWindow(tokens: number, window: Duration): Algorithm;
-  /** A window that moves: the requests of the last aligned window count by the part that it still covers. */
-  static slidingWindow(tokens: number, window: Duration): Algorithm;
-  /** A bucket of up to `maxTokens`, which gets `refillRate` tokens after each interval from the first request on. */
-  static tokenBucket(refillRate: number, interval: Duration, maxTokens: number): Algorithm;
+/** The calls of a limiter. */
+declare class Limiting {
   /** Decides on a request. */
   limit: (identifier: string, req?: LimitOptions) => Promise<RatelimitResponse>;
   /** Waits until a request passes, or until the timeout in milliseconds. */
@@ -91,4 +83,28 @@ export class Ratelimit {
   resetUsedTokens: (identifier: string) => Promise<void>;
   /** The tokens that are left, and takes none. */
   getRemaining: (identifier: string) => Promise<Pick<RatelimitResponse, "remaining" | "reset" | "limit">>;
+  /**
+   * Sets the tokens in place of those of the algorithm, up to 2^20; `false` goes back to them. What identifiers have used stays used.
+   *
+   * @throws {ArgumentError} `INVALID_REQUEST` without `dynamicLimits`
+   */
+  setDynamicLimit: (options: { limit: number | false }) => Promise<void>;
+  /**
+   * The tokens that `setDynamicLimit` has set.
+   *
+   * @throws {ArgumentError} `INVALID_REQUEST` without `dynamicLimits`
+   */
+  getDynamicLimit: () => Promise<{ dynamicLimit: number | null }>;
+}
+
+/** A limiter with the calls of @upstash/ratelimit, in the memory of this process. */
+export class Ratelimit extends Limiting {
+  /** Makes a limiter, whose state belongs to it alone. */
+  constructor(config: RatelimitConfig);
+  /** Windows that begin at the same time for all identifiers. A refused request counts. */
+  static fixedWindow(tokens: number, window: Duration): Algorithm;
+  /** A window that moves: the requests of the last aligned window count by the part that it still covers. */
+  static slidingWindow(tokens: number, window: Duration): Algorithm;
+  /** A bucket of up to `maxTokens`, which gets `refillRate` tokens after each interval from the first request on. */
+  static tokenBucket(refillRate: number, interval: Duration, maxTokens: number): Algorithm;
 }

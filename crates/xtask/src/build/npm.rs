@@ -47,8 +47,9 @@ pub(super) fn build() -> Result<()> {
             text.replace("\"./policy.js\"", "\"./policy.cjs\""),
         )?;
     }
-    require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
-    drop_in(&package, &dist)?;
+    for folder in ["dropin", "middleware"] {
+        require_files(&package.join(folder), &dist.join(folder))?;
+    }
     within("npm package in a browser, gzip", gzipped(&dist.join("browser.js"))?, LIMIT)?;
     within("tidegate/remote, gzip", gzipped(&dist.join("remote.js"))?, REMOTE_LIMIT)?;
     copy_worker(&dist.join("worker"))
@@ -128,49 +129,25 @@ fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()
     forget_text(&to.with_file_name(format!("{}.map", script.file)))
 }
 
-/// Writes each file of the middleware as CommonJS, so that its entries share the same files as the ES modules do. The folder has a
+/// Writes each file of a folder as CommonJS, so that its entries share the same files as the ES modules do. The folder has a
 /// `package.json` of its own, which says that its scripts and types are CommonJS.
-fn require_middleware(from: &Path, to: &Path) -> Result<()> {
+fn require_files(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     fs::write(to.join("package.json"), json!({ "type": "commonjs" }).to_string())?;
     let mut esbuild = command(ESBUILD, &["--format=cjs", "--sourcemap", "--log-level=warning"]);
     esbuild.args(NODE).arg(format!("--outdir={}", to.display()));
     for file in fs::read_dir(from)? {
         let file = file?.path();
-        if file.extension().is_some_and(|extension| extension == "js") {
+        let Some(name) = file.file_name() else { continue };
+        if file.is_dir() {
+            require_files(&file, &to.join(name))?;
+        } else if file.extension().is_some_and(|extension| extension == "js") {
             esbuild.arg(file);
-        } else if let Some(name) = file.file_name() {
+        } else {
             fs::copy(&file, to.join(name))?;
         }
     }
-    step("write the middleware as CommonJS", &mut esbuild)
-}
-
-/// The entries with the classes of other limiters. Each is built for `import` and for `require`.
-const DROP_IN: [&str; 4] =
-    ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
-
-/// Puts the entries of other limiters together. They import the package by its name, so that a user who imports both has
-/// one module of WebAssembly.
-fn drop_in(package: &Path, dist: &Path) -> Result<()> {
-    let [from, to] = [package, dist].map(|folder| folder.join("dropin"));
-    for (format, extension) in [("--format=esm", "js"), ("--format=cjs", "cjs")] {
-        let mut esbuild = command(ESBUILD, &["--bundle", "--sourcemap", "--log-level=warning"]);
-        esbuild
-            .args(["--minify-syntax", "--external:tidegate", format])
-            .args(ANY)
-            .args(DROP_IN.map(|entry| from.join(format!("{entry}.js"))))
-            .arg(format!("--outdir={}", to.display()))
-            .arg(format!("--out-extension:.js=.{extension}"));
-        step(&format!("bundle the drop-in classes as {extension}"), &mut esbuild)?;
-        for entry in DROP_IN {
-            forget_comments(&to.join(format!("{entry}.{extension}")))?;
-        }
-    }
-    for entry in DROP_IN {
-        fs::copy(from.join(format!("{entry}.d.ts")), to.join(format!("{entry}.d.cts")))?;
-    }
-    Ok(())
+    step(&format!("write {} as CommonJS", from.display()), &mut esbuild)
 }
 
 /// Empties the lines of a script that are only comments, which esbuild keeps inside of classes and functions. The source map still

@@ -1,0 +1,48 @@
+import type { RedisLimiter } from "tidegate/redis";
+import type { ClientRateLimitInfo } from "../express-rate-limit.js";
+
+export * from "../express-rate-limit.js";
+
+/** The options of a store in Redis. */
+export interface RedisStoreOptions {
+  /** A client that the caller has made, and closes. */
+  client: ConstructorParameters<typeof RedisLimiter>[1];
+  /** A text before each key. Default: `rl:`. */
+  prefix?: string;
+  /** Not here: a window lasts for its span. */
+  resetExpiryOnChange?: false;
+}
+
+/**
+ * A store for express-rate-limit in Redis, in place of that of `rate-limit-redis`. All processes share the hits that have the same
+ * prefix and `windowMs`. Windows begin at the first request of a client.
+ *
+ * Each method rejects with a `LimiterError` `UNAVAILABLE` if Redis does not answer within 250 ms; express-rate-limit then goes by
+ * `passOnStoreError`.
+ */
+export class RedisStore {
+  /** Makes a store for one limiter. */
+  constructor(options: RedisStoreOptions);
+  /** Tells express-rate-limit that other stores may count the same keys. */
+  readonly localKeys: boolean;
+  /** The text before each key. */
+  readonly prefix: string;
+  /** The length of a window, which express-rate-limit tells. */
+  windowMs: number;
+  /** Called by express-rate-limit with its options. */
+  init(options: { windowMs: number }): void;
+  /** The hits of a client, unless its window has ended. */
+  get(key: string): Promise<ClientRateLimitInfo | undefined>;
+  /**
+   * Counts a hit.
+   *
+   * @throws {LimiterError} `NOT_INITIALIZED` before `init`
+   */
+  increment(key: string): Promise<ClientRateLimitInfo>;
+  /** Takes a hit back. */
+  decrement(key: string): Promise<void>;
+  /** Forgets a client. */
+  resetKey(key: string): Promise<void>;
+}
+
+export default RedisStore;

@@ -1,0 +1,35 @@
+// The stores for express-rate-limit, with one in Redis.
+import { defineAbsent, invalid } from "../input.js";
+import { CountingStore, knownOptions } from "../store.js";
+import { RedisCounters } from "./counters.js";
+
+/** @import * as declared from "./express-rate-limit.js" */
+
+export { MemoryStore } from "../express-rate-limit.js";
+
+/** Counts the hits of each client in Redis, for all processes. */
+export class RedisStore extends CountingStore {
+  /** Other stores may count the same keys. */
+  localKeys = false;
+  #client;
+  /** @type {RedisCounters | undefined} */
+  #counters;
+
+  /** @param {declared.RedisStoreOptions} options */
+  constructor(options) {
+    const { client, prefix = "rl:", resetExpiryOnChange = false } = knownOptions(options, ["client", "prefix", "resetExpiryOnChange"]);
+    if (resetExpiryOnChange) throw invalid("resetExpiryOnChange", "`false`, because a window lasts for its span", resetExpiryOnChange);
+    super(prefix, () => this.#counters);
+    this.#client = client;
+  }
+
+  /** @type {declared.RedisStore["init"]} */
+  init(options) {
+    super.init(options);
+    this.#counters = new RedisCounters("express-rate-limit", this.#client, Math.floor(this.windowMs));
+  }
+}
+
+defineAbsent(RedisStore.prototype, { resetAll: "because Redis would look at each of its keys: use `resetKey`, or another `prefix`" }, { isAsync: true });
+
+export default RedisStore;

@@ -1,0 +1,208 @@
+// The single-region limiter of @upstash/ratelimit in Redis. Each decision is one operation of the core.
+import { ArgumentError } from "tidegate";
+import { defineAbsent, failure, fieldsOf, invalid, requireNumber } from "../input.js";
+import { DEFAULT_PREFIX, FixedWindow, Limiting, MOST_DYNAMIC, algorithmsOf, endOfWindow, text } from "../ratelimit.js";
+import { RedisCounters, known, limiterOf } from "./counters.js";
+
+/** @import { Limit, RedisLimiter } from "tidegate/redis" */
+/** @import * as declared from "./upstash.js" */
+/** @import { Left, Limited } from "../ratelimit.js" */
+/** @typedef {{ client: any, deadline: string, isDynamic: boolean }} Context */
+
+const { counting, ...algorithms } = algorithmsOf({
+  /** @returns {(context: Context) => FixedWindow} */
+  fixedWindow: (tokens, windowMs) => ({ client, deadline }) =>
+    new FixedWindow(tokens, windowMs, new RedisCounters("upstash-fixed", client, windowMs, { start: "aligned", deadline })),
+  slidingWindow: (tokens, windowMs) => (context) => new SlidingWindow(tokens, windowMs, context),
+  tokenBucket: (refillRate, intervalMs, maxTokens) => (context) => new TokenBucket(refillRate, intervalMs, maxTokens, context),
+});
+
+const DEFAULT_TIMEOUT_MS = 5_000;
+/** How long Redis has to answer if no request passes without an answer. */
+const PATIENCE_MS = 10_000;
+const MOST_DEADLINE_MS = 3_600_000;
+
+export class Ratelimit extends Limiting {
+  /** @param {declared.RatelimitConfig} config */
+  constructor(config) {
+    const { redis, prefix = DEFAULT_PREFIX, timeout = DEFAULT_TIMEOUT_MS, dynamicLimits = false } = fieldsOf(config, ["redis", "prefix", "timeout", "dynamicLimits"]);
+    requireNumber("timeout", timeout);
+    // a request that passes without an answer must not be what Redis fails on
+    const deadline = `${Math.min(MOST_DEADLINE_MS, Math.ceil(timeout > 0 ? 2 * timeout : PATIENCE_MS))}ms`;
+    const context = { client: redis, deadline, isDynamic: Boolean(dynamicLimits) };
+    super(config, () => counting(config, context), dynamicLimits ? new DynamicLimit(prefix, context) : undefined);
+    if (timeout > 0) this.limit = within(timeout, this.limit);
+  }
+
+  /** Windows that begin at the same time for all identifiers. A refused request counts. */
+  static fixedWindow = algorithms.fixedWindow;
+  /** A window that moves: the requests of the last aligned window count by the part that it still covers. */
+  static slidingWindow = algorithms.slidingWindow;
+  /** A bucket that gets `refillRate` tokens at each multiple of the interval since the Unix epoch. */
+  static tokenBucket = algorithms.tokenBucket;
+}
+
+defineAbsent(Ratelimit, { cachedFixedWindow: "because two processes would both count on their caches: use `fixedWindow`" });
+
+/** Several regions that count apart grant more than the limit. */
+export class MultiRegionRatelimit {
+  constructor() {
+    throw failure(ArgumentError, "INVALID_REQUEST", `\`MultiRegionRatelimit\` is not here, ${ONE_REGION}`);
+  }
+}
+
+const ONE_REGION = "because regions that count apart grant more than the limit: use `Ratelimit` on the Redis of one region";
+defineAbsent(MultiRegionRatelimit, { fixedWindow: ONE_REGION, slidingWindow: ONE_REGION, tokenBucket: ONE_REGION });
+
+/**
+ * Lets a request pass that is not decided within a time.
+ *
+ * @type {(ms: number, limit: declared.Ratelimit["limit"]) => declared.Ratelimit["limit"]}
+ */
+function within(ms, limit) {
+  return async (identifier, request) => {
+    let timer;
+    const late = new Promise((resolve) => {
+      timer = setTimeout(() => resolve({ success: true, limit: 0, remaining: 0, reset: 0, pending: Promise.resolve(), reason: "timeout" }), ms);
+    });
+    try {
+      return await Promise.race([limit(identifier, request), late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+}
+
+/** The limit that all processes of a prefix share, as a counter that does not end. */
+class DynamicLimit {
+  #counters;
+  #key;
+
+  /** @param {string} prefix @param {Context} context */
+  constructor(prefix, { client, deadline }) {
+    this.#counters = new RedisCounters("upstash-dynamic", client, Infinity, { deadline });
+    this.#key = text(`${prefix}:dynamic:global`);
+  }
+
+  /** @type {() => Promise<number | null>} */
+  async get() {
+    const found = await this.#counters.get(this.#key);
+    return found?.value ?? null;
+  }
+
+  /** @type {(limit: number | null) => Promise<void>} */
+  async set(limit) {
+    if (limit === null) await this.#counters.delete(this.#key);
+    else await this.#counters.put(this.#key, limit, Infinity);
+  }
+}
+
+/** A limit in Redis whose tokens may change. Its states are then taken over. */
+class Resizable {
+  #name;
+  #client;
+  #deadline;
+  #change;
+  #limitOf;
+  /** @type {RedisLimiter} */
+  limiter;
+  tokens;
+
+  /** @param {string} name @param {number} tokens @param {Context} context @param {(tokens: number) => Limit} limitOf */
+  constructor(name, tokens, { client, deadline, isDynamic }, limitOf) {
+    this.#name = name;
+    this.#client = client;
+    this.#deadline = deadline;
+    this.#change = isDynamic ? { on_change: "keep" } : {};
+    this.#limitOf = limitOf;
+    this.tokens = tokens;
+    this.limiter = this.#made();
+  }
+
+  /** @type {(tokens: number) => void} */
+  resize(tokens) {
+    const before = this.limiter;
+    this.tokens = tokens;
+    this.limiter = this.#made();
+    void before.close(); // once its last answers are there
+  }
+
+  /** @type {(key: string, now: number) => Promise<void>} */
+  async reset(key, now) {
+    known(await this.limiter.reset(text(key), { now: now * 1000 }));
+  }
+
+  #made() {
+    return limiterOf(this.#name, this.#client, this.#limitOf(this.tokens), this.#deadline, this.#change);
+  }
+}
+
+/**
+ * A request is granted while less than all tokens are used. The core compares units, of which a token has many, so the limit is a unit
+ * less than one token more.
+ */
+class SlidingWindow extends Resizable {
+  #windowMs;
+  #unitsPerToken;
+
+  /** @param {number} tokens @param {number} windowMs @param {Context} context */
+  constructor(tokens, windowMs, context) {
+    const mostUnits = Math.min(Number.MAX_SAFE_INTEGER, Math.floor(2 ** 63 / (windowMs * 1000))); // the core's bound
+    const mostTokens = context.isDynamic ? MOST_DYNAMIC : tokens;
+    const unitsPerToken = Math.min(windowMs, Math.floor(mostUnits / (mostTokens + 1)));
+    if (tokens < 1 || unitsPerToken < 1) throw invalid("tokens", `a whole number from 1 to ${mostUnits - 1} in such a window`, tokens);
+    super("upstash-sliding", tokens, context, (most) => (
+      { algorithm: "sliding_window", limit: (most + 1) * unitsPerToken - 1, period: `${windowMs}ms`, segments: 1 }));
+    this.#windowMs = windowMs;
+    this.#unitsPerToken = unitsPerToken;
+  }
+
+  /** @type {(key: string, rate: number, now: number) => Promise<Limited>} */
+  async limit(key, rate, now) {
+    const reset = endOfWindow(now, this.#windowMs);
+    if (rate > this.tokens) return { success: false, remaining: 0, reset };
+    const units = Math.abs(rate) * this.#unitsPerToken;
+    const asked = rate < 0 ? this.limiter.refund(text(key), units, { now: now * 1000 }) : this.limiter.check(text(key), { cost: units, now: now * 1000 });
+    const { allowed, limit, remaining } = known(await asked);
+    return { success: allowed, remaining: allowed ? this.#left(limit, remaining) : 0, reset };
+  }
+
+  /** @type {(key: string, now: number) => Promise<Left>} */
+  async look(key, now) {
+    const { limit, remaining } = known(await this.limiter.peek(text(key), { now: now * 1000 }));
+    return { remaining: this.#left(limit, remaining), reset: endOfWindow(now, this.#windowMs) };
+  }
+
+  /** @type {(limit: number, remaining: number) => number} */
+  #left(limit, remaining) {
+    return (limit + 1) / this.#unitsPerToken - 1 - Math.floor((limit - remaining) / this.#unitsPerToken);
+  }
+}
+
+/** The core's bucket fills all the time. Here it is asked only at the times at which tokens come in. */
+class TokenBucket extends Resizable {
+  #intervalMs;
+
+  /** @param {number} refillRate @param {number} intervalMs @param {number} maxTokens @param {Context} context */
+  constructor(refillRate, intervalMs, maxTokens, context) {
+    super("upstash-bucket", maxTokens, context, (most) => ({ algorithm: "token_bucket", capacity: most, rate: `${refillRate}/${intervalMs}ms` }));
+    this.#intervalMs = intervalMs;
+  }
+
+  /** @type {(key: string, rate: number, now: number) => Promise<Limited>} */
+  async limit(key, rate, now) {
+    const reset = endOfWindow(now, this.#intervalMs);
+    if (rate > this.tokens) return { success: false, remaining: 0, reset };
+    const options = { now: (reset - this.#intervalMs) * 1000 };
+    const asked = rate < 0 ? this.limiter.refund(text(key), -rate, options) : this.limiter.check(text(key), { cost: rate, ...options });
+    const { allowed, remaining } = known(await asked);
+    return { success: allowed, remaining: allowed ? remaining : 0, reset };
+  }
+
+  /** @type {(key: string, now: number) => Promise<Left>} */
+  async look(key, now) {
+    const reset = endOfWindow(now, this.#intervalMs);
+    const { remaining } = known(await this.limiter.peek(text(key), { now: (reset - this.#intervalMs) * 1000 }));
+    return { remaining, reset };
+  }
+}
