@@ -8,7 +8,7 @@ import { install, load } from "./installed.mjs";
 const folder = install();
 
 /** The exports of an entry. */
-export const ours = (entry) => load(folder, `tidegate/${entry}`, { hasDefault: entry !== "upstash" });
+export const ours = (entry) => load(folder, `tidegate/${entry}`, { hasDefault: !entry.startsWith("upstash") });
 
 export const requireOurs = createRequire(join(folder, "package.json"));
 

@@ -30,7 +30,7 @@ export function link(folder, names) {
 
 /** Imports an entry of the package out of that folder, by its name as a user does. */
 export async function load(folder = install(), name = "tidegate", { hasDefault = true } = {}) {
-  const entry = join(folder, `${name.replace("/", "-")}.js`);
+  const entry = join(folder, `${name.replaceAll("/", "-")}.js`);
   writeFileSync(entry, `export * from "${name}";\n${hasDefault ? `export { default } from "${name}";\n` : ""}`);
   return import(pathToFileURL(entry).href);
 }

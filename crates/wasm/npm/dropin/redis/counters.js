@@ -36,7 +36,7 @@ export class RedisCounters {
   /** @type {(key: string, nowUs?: number) => Promise<Counter | undefined>} */
   async get(key, nowUs = this.#clock.now()) {
     const found = known(await this.#limiter.peek(key, { cost: 0, now: nowUs }));
-    return isBlocked(found) || found.resetAfterUs > 0 ? this.#counter(found, nowUs) : undefined;
+    return isBlocked(found) || found.resetAfterUs > 0 ? this.#counter(found, nowUs, 0) : undefined;
   }
 
   /** @type {(key: string, units: number) => number} */
