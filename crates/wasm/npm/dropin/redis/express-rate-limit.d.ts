@@ -9,8 +9,6 @@ export interface RedisStoreOptions {
   client: ConstructorParameters<typeof RedisLimiter>[1];
   /** A text before each key. Default: `rl:`. */
   prefix?: string;
-  /** Not here: a window lasts for its span. */
-  resetExpiryOnChange?: false;
 }
 
 /**

@@ -1,5 +1,5 @@
 // The stores for express-rate-limit, with one in Redis.
-import { defineAbsent, invalid } from "../input.js";
+import { defineAbsent } from "../input.js";
 import { CountingStore, knownOptions } from "../store.js";
 import { RedisCounters } from "./counters.js";
 
@@ -17,8 +17,7 @@ export class RedisStore extends CountingStore {
 
   /** @param {declared.RedisStoreOptions} options */
   constructor(options) {
-    const { client, prefix = "rl:", resetExpiryOnChange = false } = knownOptions(options, ["client", "prefix", "resetExpiryOnChange"]);
-    if (resetExpiryOnChange) throw invalid("resetExpiryOnChange", "`false`, because a window lasts for its span", resetExpiryOnChange);
+    const { client, prefix = "rl:" } = knownOptions(options, ["client", "prefix"]);
     super(prefix, () => this.#counters);
     this.#client = client;
   }
