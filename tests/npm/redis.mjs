@@ -56,13 +56,15 @@ export async function startRedis() {
     // only Upstash knows the flag in the first line
     eval: (script, keys, args) => send("EVAL", script.replace(/^#!.*\n/, "\n"), keys.length, ...keys, ...args),
     get: (key) => send("GET", key),
+    set: (key, value) => send("SET", key, value),
+    del: (key) => send("DEL", key),
     send,
   };
   const stop = async () => {
     socket.destroy();
     await stopServer();
   };
-  return { client, stop };
+  return { client, path, stop };
 }
 
 /** A function that sends a command and returns its answer. Commands are answered in order. */

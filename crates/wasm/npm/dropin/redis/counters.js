@@ -19,6 +19,7 @@ const ENDLESS_US = 2 ** 50;
 export class RedisCounters {
   #limiter;
   #spanUs;
+  #isAligned;
   #clock;
 
   /**
@@ -30,6 +31,7 @@ export class RedisCounters {
   constructor(name, client, spanMs, { start = "first", deadline, clock = new Clock() } = {}) {
     this.#clock = clock;
     this.#spanUs = microseconds(spanMs);
+    this.#isAligned = start === "aligned";
     this.#limiter = limiterOf(name, client, { algorithm: "fixed_window", limit: MOST_COUNT, period: `${this.#spanUs}us`, start }, deadline);
   }
 
@@ -50,7 +52,9 @@ export class RedisCounters {
    * @type {(key: string, units: number, spanMs: number, nowUs?: number) => Promise<Counter>}
    */
   async add(key, units, spanMs, nowUs = this.#clock.now()) {
-    if (microseconds(spanMs) !== this.#spanUs) throw invalid("customDuration", `the seconds of the limiter, ${this.#spanUs / 1_000_000}: all its windows in Redis are of one length`, spanMs / 1000);
+    if (!this.#isAligned && microseconds(spanMs) !== this.#spanUs) {
+      throw invalid("customDuration", `the seconds of the limiter, ${this.#spanUs / 1_000_000}: all its windows in Redis are of one length`, spanMs / 1000);
+    }
     /** @type {Promise<Answer | Decision>} */
     const asked = units < 0 ? this.#limiter.refund(key, -units, { now: nowUs }) : this.#limiter.check(key, { cost: units, now: nowUs });
     return this.#counter(known(await asked), nowUs, units);
