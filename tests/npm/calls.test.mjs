@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { load } from "./installed.mjs";
+import { install, load } from "./installed.mjs";
 
-const { ArgumentError, FullError, Limiter, LimiterError, PolicyError } = await load(undefined, "tidegate/toml");
+const folder = install();
+const { ArgumentError, FullError, Limiter, LimiterError, PolicyError } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const SECOND = 1_000_000;
@@ -17,7 +19,7 @@ const left = (limiter, key = "a") => limiter.peek(key, { now }).remaining;
 test("errors are classes with a code", () => {
   const limiter = five();
   for (const [call, type, code] of [
-    [() => new Limiter("limits = ["), PolicyError, "INVALID_POLICY"],
+    [() => new Limiter(toml("limits = [")), PolicyError, "INVALID_POLICY"],
     [() => limiter.check(5), ArgumentError, "INVALID_KEY"],
     [() => limiter.check("a", 5), ArgumentError, "INVALID_REQUEST"],
     [() => limiter.check("a", { cost: 6 }), ArgumentError, "COST_EXCEEDS_CAPACITY"],
@@ -241,7 +243,7 @@ test("an update honours on_change, and a wrong one changes nothing", () => {
     const { remaining, limits: [{ name }] } = limiter.peek("a", { now });
     assert.deepEqual([name, remaining], ["policy", expected], rule);
     assert.throws(() => limiter.update({ limits: [] }), { name: "PolicyError", code: "INVALID_POLICY" });
-    assert.throws(() => limiter.update("[policies.a]", { policy: "b" }), { name: "PolicyError" });
+    assert.throws(() => limiter.update(toml("[policies.a]"), { policy: "b" }), { name: "PolicyError" });
     assert.throws(() => limiter.update({ limits: [window(1)] }, { maxBytes: 5 }), { code: "INVALID_OPTION" });
     assert.equal(left(limiter), expected);
   }

@@ -6,7 +6,7 @@ import { frameworks, serve } from "./frameworks.mjs";
 import { install, load } from "./installed.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
 const { rateLimit } = await load(folder, "tidegate/fetch");
 
 const servers = frameworks(folder);

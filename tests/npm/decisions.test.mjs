@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { load } from "./installed.mjs";
+import { install, load } from "./installed.mjs";
 
-const { Limiter } = await load(undefined, "tidegate/toml");
+const folder = install();
+const { Limiter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const TWO_THEN_THREE_PER_SECOND = {
@@ -127,22 +129,24 @@ test("a decision is a plain object of plain numbers", () => {
 });
 
 test("object, JSON, TOML and policy file mean the same", () => {
-  const toml = "limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '3/s' }]";
+  const text = "limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '3/s' }]";
   const file = { policies: { only: TWO_THEN_THREE_PER_SECOND } };
-  const two = `auth = "none"\n[policies.a]\n${toml}\n[policies.b]\n${toml.replace("2", "7")}`;
+  const two = `auth = "none"\n[policies.a]\n${text}\n[policies.b]\n${text.replace("2", "7")}`;
   for (const [policy, options] of [
     [TWO_THEN_THREE_PER_SECOND],
     [JSON.stringify(TWO_THEN_THREE_PER_SECOND)],
-    [toml],
+    [`\ufeff ${JSON.stringify(file)}`],
+    [toml(text)],
+    [toml(`\ufeff${text}`)],
     [file],
     [file, { policy: "only" }],
     [JSON.stringify(file)],
-    [`[policies.only]\n${toml}`],
-    [two, { policy: "a" }],
+    [toml(`[policies.only]\n${text}`)],
+    [toml(two), { policy: "a" }],
   ]) {
     const limiter = new Limiter(policy, options);
     limiter.check("a", { cost: 2, now: NOW });
     assert.equal(limiter.check("a", { cost: 1, now: NOW }).retryAfterUs, 333_334, JSON.stringify(policy));
   }
-  assert.equal(new Limiter(two, { policy: "b" }).peek("a", { now: NOW }).limit, 7);
+  assert.equal(new Limiter(toml(two), { policy: "b" }).peek("a", { now: NOW }).limit, 7);
 });

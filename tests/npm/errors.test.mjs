@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { load } from "./installed.mjs";
+import { install, load } from "./installed.mjs";
 
-const { Limiter, Reporter } = await load(undefined, "tidegate/toml");
+const folder = install();
+const { Limiter, Reporter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };
@@ -187,15 +189,48 @@ function refused(policy, place, message) {
 }
 
 test("an error in a policy's text names its line, column and field", () => {
-  refused("limits = [\n  { algorithm = 'fixed_window', limit = 0, period = '1s' },\n]",
+  const refusedToml = (text, ...expected) => refused(toml(text), ...expected);
+  refusedToml("limits = [\n  { algorithm = 'fixed_window', limit = 0, period = '1s' },\n]",
     [2, 41, "limits[0].limit"], /^line 2, column 41: limits\[0\]\.limit: expected .*, found the integer `0`$/);
-  refused("limits = []\nlimit = 3", [2, 1, "limit"], /; found the field "limit"$/);
-  refused("limits = [", [1, 11, ""], /line 1, column 11/);
-  refused("[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1 x' }]",
+  refusedToml("limits = []\nlimit = 3", [2, 1, "limit"], /; found the field "limit"$/);
+  refusedToml("limits = [", [1, 11, ""], /line 1, column 11/);
+  refusedToml("[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1 x' }]",
     [2, 61, "policies.api.limits[0].period"], /^.*expected a span of time in whole microseconds.*; found "1 x"$/);
-  refused("auth = 'maybe'\n[policies.api]", [1, 8, "auth"], /expected `token` or `none`, found "maybe"/);
+  refusedToml("auth = 'maybe'\n[policies.api]", [1, 8, "auth"], /expected `token` or `none`, found "maybe"/);
   refused('{ "limits": [],\n "cost": 0 }', [2, 10, "cost"], /: expected a whole number from 1 .*, found the integer `0`$/);
-  refused("", [1, 1, ""], /missing field `limits`/);
+  refusedToml("", [1, 1, ""], /missing field `limits`/);
+  // tables in another order than JSON has them, names in parts, and characters of several bytes before the place
+  refusedToml("[policies.b]\nlimits = []\n[policies.a]\nlimits = [{ algorithm = 'é🦀' , limit = 1 }]",
+    [4, 25, "policies.a.limits[0].algorithm"], /^line 4, column 25: policies\.a\.limits\[0\]\.algorithm: .*found "é🦀"$/);
+  refusedToml("# é🦀\npolicies.a = { deny = ['é🦀'], limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s', '\"\\' = 2 }] }",
+    [2, 97, 'policies.a.limits[0]."\\'], /found the field "\\"\\\\"$/);
+  refusedToml("\ufeff\nlimits = []\n\n  [[overrides]]\n", [4, 3, "overrides"], /./);
+  refusedToml("limits = [{ algorithm = 'fixed_window', limit = 1.5, period = '1s' }]", [1, 49, "limits[0].limit"], /found the number `1\.5`$/);
+  for (const [value, found] of [["nan", "the number `nan`"], ["-inf", "the number `-inf`"], ["1979-05-27", "a date or a time"], ["0xffffffffffffffffff", "the number `0xffffffffffffffffff`"]]) {
+    refusedToml(`limits = [\n { limit = ${value} }]`, [2, 12, "limits[0].limit"],
+      new RegExp(`^line 2, column 12: limits\\[0\\]\\.limit: expected a string, a whole number, a boolean, an array or a table; found ${found}$`));
+  }
+});
+
+test("what is no TOML for `toml` is refused by the limiter, which needs no text twice", () => {
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  for (const call of [(policy) => new Limiter(policy), (policy) => limiter.update(policy, { now: NOW })]) {
+    for (const [given, found] of [[undefined, "undefined"], [5, "a number"], [FIVE_PER_HOUR, "an object"], [toml(""), "an object"]]) {
+      assert.throws(() => call(toml(given)), { name: "PolicyError", code: "INVALID_POLICY", message: `\`text\`: expected a string, found ${found}` });
+    }
+    assert.throws(() => call(toml("policies.toml")), { code: "INVALID_POLICY", message: /found the path policies\.toml: read the file first$/ });
+    assert.throws(() => call(toml("#".repeat(2 ** 20 + 1))), { code: "INVALID_POLICY", message: /^`text`: expected at most/ });
+    assert.throws(() => call(toml("limits = []\nlimit = 3")), { code: "INVALID_POLICY", line: 2, column: 1 });
+    assert.throws(() => call("limits = []"), {
+      code: "INVALID_POLICY", line: 1, column: 1,
+      message: "line 1, column 1: expected JSON, found another text; `toml` of `tidegate/toml` reads TOML",
+    });
+    // a copy has lost what reads it, and is no policy
+    assert.throws(() => call({ ...JSON.parse(JSON.stringify(toml("limits = []"))) }), { code: "INVALID_POLICY", path: "format" });
+  }
+  const policy = toml('[policies.a]\nlimits = [{ algorithm = "fixed_window", limit = 1, period = "1h" }]');
+  limiter.update(policy, { now: NOW });
+  for (const one of [limiter, new Limiter(policy), new Limiter(policy)]) assert.equal(one.check("new", { now: NOW }).limit, 1);
 });
 
 test("an error in a policy's object names its field, and line 0", () => {
@@ -238,7 +273,7 @@ test("a path in the place of a policy is told as such", () => {
     assert.throws(() => new Limiter(path), { name: "PolicyError", code: "INVALID_POLICY", path: "", message });
     assert.throws(() => new Limiter(FIVE_PER_HOUR).update(path), { code: "INVALID_POLICY", message });
   }
-  refused("x = 'policies.toml", [1, 19, ""], /^line 1, column /);
+  refused(toml("x = 'policies.toml"), [1, 19, ""], /^line 1, column /);
 });
 
 test("a policy file with several policies needs the name of one", () => {

@@ -1,5 +1,5 @@
 // The tests compile this file and never run it. A request has the type of its framework, or the one that a function names.
-import { Limiter } from "tidegate/toml";
+import { Limiter } from "tidegate";
 import { rateLimit as express } from "tidegate/express";
 import { rateLimit as fastify } from "tidegate/fastify";
 import { rateLimit as hono } from "tidegate/hono";

@@ -14,7 +14,7 @@ import { install, load } from "./installed.mjs";
 const require = createRequire(import.meta.url);
 const [express, fastify] = [require("express"), require("fastify")];
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
 const rateLimit = async (name) => (await load(folder, `tidegate/${name}`)).rateLimit;
 
 const BUDGET = 100_000;

@@ -2,7 +2,7 @@
 import { expectTypeOf } from "expect-type";
 import { RedisLimiter } from "tidegate/redis";
 import { RemoteLimiter } from "tidegate/remote";
-import { Limiter } from "tidegate/toml";
+import { Limiter } from "tidegate";
 import preferred, { rateLimit as express } from "tidegate/express";
 import type { Admission, AnyLimiter, CountIf, Granted, KeyOf, Limiters, LimitersOf, MiddlewareOptions, OlderHeaders, Store, Term, Terms, Told } from "tidegate/express";
 import fastify from "tidegate/fastify";

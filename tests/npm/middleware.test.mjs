@@ -8,7 +8,8 @@ import { frameworks, serve } from "./frameworks.mjs";
 import { install, load } from "./installed.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 const { MemoryStore } = await load(folder, "tidegate/fetch");
 
 const NOW_MS = 1_700_000_000_000; // 800 s after the start of an hour
@@ -33,7 +34,7 @@ key = ["header:x-api-key"]
 limits = [{ algorithm = "fleet_usage", capacity = 2, reserve = "50%", time_to_live = "30s" }]
 `;
 
-const of = (policy) => new Limiter(FILE, { policy });
+const of = (policy) => new Limiter(toml(FILE), { policy });
 
 const FIELDS = ["ratelimit", "retry-after", "content-type", "cache-control", "x-ratelimit"];
 
@@ -349,13 +350,14 @@ for (const [framework, trust] of [["express", (app) => app.set("trust proxy", 1)
   });
 }
 
-test("a limiter without the code for middleware is refused at once", async () => {
-  const { rateLimit } = await load(folder, "tidegate/express");
-  const { Limiter: Smaller } = await load(folder);
-  const limiter = new Smaller({ limits: [{ algorithm: "fixed_window", limit: 2, period: "1h" }] });
-  const facts = { header() {}, query: "", ip: "192.0.2.1" };
-  for (const call of [() => rateLimit(limiter), () => limiter.keyOf(facts), () => limiter.admit("a")]) {
-    assert.throws(call, { code: "INVALID_OPTION", message: /`tidegate\/toml`/ });
+test("anything but a limiter is refused at once, with what was found", async () => {
+  const [{ rateLimit }, { Reporter }] = [await load(folder, "tidegate/express"), await load(folder)];
+  for (const [given, found] of [
+    [undefined, "undefined"], [null, "null"], [{ limits: [] }, "object"], ["api", "string"], [toml(FILE), "object"],
+    [new Reporter({ limit: "1/s" }), "object"],
+  ]) {
+    const message = `\`limiter\`: expected a Limiter, a RedisLimiter or a RemoteLimiter, found ${found}`;
+    assert.throws(() => rateLimit(given, { key: () => "a" }), { name: "TypeError", message });
   }
 });
 
@@ -421,7 +423,7 @@ test("options that cannot hold are refused at once", async (t) => {
   assert.equal((await ask(port, alice))[0], 200);
   const keys = `jwt = { algorithms = ["HS256"], keys = "K" }\n[policies.p]\nkey = ["jwt:sub", "ip"]\n`;
   const limits = `limits = [{ algorithm = "fixed_window", limit = 2, period = "1h" }]`;
-  assert.throws(() => rateLimit(new Limiter(keys + limits)), { code: "INVALID_OPTION", message: /a source `jwt:`/ });
+  assert.throws(() => rateLimit(new Limiter(toml(keys + limits))), { code: "INVALID_OPTION", message: /a source `jwt:`/ });
 });
 
 /** Stops the clock, and the timers that are named. */

@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { load } from "./installed.mjs";
+import { install, load } from "./installed.mjs";
 
-const { Limiter, Reporter } = await load(undefined, "tidegate/toml");
+const folder = install();
+const { Limiter, Reporter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };
@@ -177,11 +179,11 @@ test("an object of a class is refused at any place of a policy, because a limit 
 test("a lone surrogate is refused at any place of a text", () => {
   const overrides = (key) => `limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]\ndeny = ['é🦀${key}']`;
   for (const [lone, kept] of [["\ud800", "\ufffd"], ["\udc00", "a"], ["\ud800\ud800", "\ud83e\udd80"]]) {
-    assert.throws(() => new Limiter(overrides(lone)), {
+    assert.throws(() => new Limiter(toml(overrides(lone))), {
       name: "PolicyError", code: "INVALID_POLICY", line: 2, column: 12, path: "",
       message: "line 2, column 12: expected well-formed Unicode, found a lone surrogate",
     });
-    assert.equal(new Limiter(overrides(kept)).check(`é🦀${kept}`, { now: NOW }).allowed, false);
+    assert.equal(new Limiter(toml(overrides(kept))).check(`é🦀${kept}`, { now: NOW }).allowed, false);
     for (const [policy, path] of [
       [{ ...FIVE_PER_HOUR, deny: ["a", lone] }, "deny[1]"],
       [{ ...FIVE_PER_HOUR, overrides: { [lone]: { limit: 5 } } }, "overrides"],

@@ -24,11 +24,12 @@ after(() => redis.stop());
 const ASKER = `
 import { readFileSync } from "node:fs";
 import { RedisLimiter } from "tidegate/redis";
+import { toml } from "tidegate/toml";
 const [kind, path] = process.argv.slice(2);
 const client = kind === "ioredis"
   ? new (await import("ioredis")).Redis({ path })
   : await (await import("redis")).createClient({ socket: { path } }).connect();
-const limiter = new RedisLimiter(readFileSync("policies.toml", "utf8"), client, { deadline: "10s" });
+const limiter = new RedisLimiter(toml(readFileSync("policies.toml", "utf8")), client, { deadline: "10s" });
 process.stdin.on("data", (bytes) => {
   for (const _ of bytes) {
     limiter.check("user:42").then(({ allowed, degraded }) => process.stdout.write(degraded ? "?" : allowed ? "1" : "0"));

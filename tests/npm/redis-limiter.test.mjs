@@ -11,7 +11,8 @@ import { replayByPromises } from "./replay.js";
 import { readVectors } from "./vectors.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 const { RedisLimiter, ...errors } = await load(folder, "tidegate/redis");
 
 const redis = await startServer();
@@ -150,6 +151,7 @@ test("what throws in memory rejects here, with the same error", async () => {
 test("the constructor refuses what is no policy, no client and no option", () => {
   const policy = { limits: [bucket] };
   const [server, many] = [{ host: "127.0.0.1", port: 1 }, "a client of a Cluster or of Sentinel, which is not supported"];
+  assert.throws(() => new RedisLimiter(toml("limits = []\nlimit = 3"), io), { code: "INVALID_POLICY", line: 2, column: 1, path: "limit" });
   assert.throws(() => new RedisLimiter({ limits: [] }, io), { code: "INVALID_POLICY", message: "`limits`: expected 1 to 16 limits, found 0" });
   for (const [client, found] of [
     [undefined, "undefined"], [null, "null"], ["redis://localhost", "a string"], [{}, "another object"],
@@ -165,7 +167,7 @@ test("the constructor refuses what is no policy, no client and no option", () =>
 
 test("a policy file in TOML has the names that a host has in Redis", async () => {
   const file = '[policies.login]\nlimits = [{ algorithm = "fixed_window", limit = 1, period = "1h" }]\n';
-  const limiter = of(file, { prefix: "host:" });
+  const limiter = of(toml(file), { prefix: "host:" });
   assert.deepEqual([(await limiter.check("a")).allowed, (await limiter.check("a")).allowed], [true, false]);
   const [name, ...others] = await io.keys("host:*");
   assert.deepEqual(others, []);

@@ -11,7 +11,8 @@ import { install, load } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 const { RedisLimiter } = await load(folder, "tidegate/redis");
 const redis = await startServer();
 const client = new Redis({ path: redis.path, retryStrategy: () => null }).on("error", () => {});
@@ -40,7 +41,7 @@ reservations = {}
 
 /** A limiter whose names in Redis no other test uses. */
 let count = 0;
-const of = (policy, { file = FILE, ...options } = {}) => new RedisLimiter(file, client, { policy, prefix: `middleware-${count++}:`, deadline: "10s", ...options });
+const of = (policy, { file = FILE, ...options } = {}) => new RedisLimiter(toml(file), client, { policy, prefix: `middleware-${count++}:`, deadline: "10s", ...options });
 
 const FIELDS = ["ratelimit", "ratelimit-policy", "x-ratelimit-remaining", "retry-after", "content-type", "cache-control"];
 
@@ -68,7 +69,7 @@ for (const [framework, listener] of Object.entries(servers)) {
     stopClock(t);
     for (const options of [{}, { headers: "x-ratelimit" }, { cost: 2 }, { key: () => "" }, { cost: () => 4 }]) {
       const start = async (limiter) => serve(t, await listener(limiter, options, async () => "hello"));
-      const [memory, remote] = [await start(new Limiter(FILE, { policy: "api" })), await start(of("api"))];
+      const [memory, remote] = [await start(new Limiter(toml(FILE), { policy: "api" })), await start(of("api"))];
       for (const request of REQUESTS) {
         assert.deepEqual(await ask(remote, request), await ask(memory, request), `${JSON.stringify(options)}, ${JSON.stringify(request)}`);
       }
@@ -144,7 +145,7 @@ test("Redis is away: the request passes or gets 503, as the policy says", async 
 
 test("a lease that could not be renewed or released is told, and renewed again", async () => {
   const { MemoryStore } = await load(folder, "tidegate/fetch");
-  const limiter = new RedisLimiter(FILE, { callBuffer: async () => { throw new Error("away"); } }, { policy: "jobs", deadline: "50ms" });
+  const limiter = new RedisLimiter(toml(FILE), { callBuffer: async () => { throw new Error("away"); } }, { policy: "jobs", deadline: "50ms" });
   const store = new MemoryStore(limiter);
   await assert.rejects(store.renew("a", "b"), { message: "redis: away" });
   await assert.rejects(store.release("a", "b"), { message: "redis: away" });

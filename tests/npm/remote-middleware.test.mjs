@@ -7,7 +7,8 @@ import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 const { RemoteLimiter } = await load(folder, "tidegate/remote");
 
 /** Windows of which no test sees the end. */
@@ -52,7 +53,7 @@ for (const [framework, listener] of Object.entries(servers)) {
   test(`${framework}: the same requests get the same answers`, async (t) => {
     const answer = async () => "hello";
     const start = async (limiter) => serve(t, await listener(limiter, options, answer));
-    const [memory, remote] = [await start(new Limiter(POLICIES, { policy: "api" })), await start(of("api"))];
+    const [memory, remote] = [await start(new Limiter(toml(POLICIES), { policy: "api" })), await start(of("api"))];
     const alice = `alice/${framework}`;
     for (const [user, cost] of [[alice, 1], [alice, 3], [alice, 2], [alice, 0], [alice, 1], [alice, 6], ["mallory", 1], ["root", 9], ["", 1], ["x".repeat(513), 1], ["ip:x", 1]]) {
       assert.deepEqual(await ask(remote, user, cost), await ask(memory, user, cost), `${user.slice(0, 40)}, ${cost}`);
@@ -90,7 +91,7 @@ test("a limiter in memory before one at a server: if the server refuses, the uni
 
 test("options that only a limiter with the policy has are refused", async () => {
   const { rateLimit } = await load(folder, "tidegate/express");
-  const memory = new Limiter(POLICIES, { policy: "api" });
+  const memory = new Limiter(toml(POLICIES), { policy: "api" });
   const { key } = options;
   for (const [limiters, given, message] of [
     [of("api"), {}, /^`options.key`: expected a function/],

@@ -8,7 +8,8 @@ import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 const { RemoteLimiter, ...errors } = await load(folder, "tidegate/remote");
 
 /** Windows of a year and more: no test sees one end, so all numbers but times are those of a limiter in memory. */
@@ -126,7 +127,7 @@ const KEYS = ["acme/a", "acme/b", "acme/denied", "acme/free", "other", "ip:2001:
 
 for (const policy of ["windows", "shared", "leases", "shadow", "planned", "tokens"]) {
   test(`${policy}: 500 calls are answered as in memory`, async () => {
-    const [expected, found] = [new Limiter(POLICIES, { policy }), of(policy)];
+    const [expected, found] = [new Limiter(toml(POLICIES), { policy }), of(policy)];
     const pick = random(policy.length);
     const codes = new Set();
     for (let step = 0; step < 500; step++) {
@@ -157,7 +158,7 @@ for (const policy of ["windows", "shared", "leases", "shadow", "planned", "token
 }
 
 test("what throws in memory rejects here, with the same code", async () => {
-  const [expected, found] = [new Limiter(POLICIES, { policy: "windows" }), of("windows")];
+  const [expected, found] = [new Limiter(toml(POLICIES), { policy: "windows" }), of("windows")];
   for (const call of [
     (limiter) => limiter.check(7), (limiter) => limiter.check("x".repeat(513)), (limiter) => limiter.check("é".repeat(300)),
     (limiter) => limiter.check("\ud800"), (limiter) => limiter.check("a", { cost: -1 }), (limiter) => limiter.check("a", { cost: 41 }),

@@ -8,7 +8,8 @@ import { frameworks, serve } from "./frameworks.mjs";
 import { install, load } from "./installed.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder, "tidegate/toml");
+const { Limiter } = await load(folder);
+const { toml } = await load(folder, "tidegate/toml");
 const { MemoryStore, rateLimit } = await load(folder, "tidegate/fetch");
 const servers = frameworks(folder);
 
@@ -29,7 +30,7 @@ limits = [
   { name = "credits", algorithm = "fixed_window", limit = 9, period = "1d", payer = true },
 ]
 `;
-const of = (policy) => new Limiter(FILE, { policy });
+const of = (policy) => new Limiter(toml(FILE), { policy });
 const both = () => [of("by_address"), of("by_key")];
 
 async function ask(port, headers = {}) {
@@ -143,7 +144,7 @@ test("what makes no list of limiters is refused", () => {
     [[], {}, /expected a Limiter or a list of 2 to 8, found a list of 0/],
     [[all[0]], {}, /found a list of 1/],
     [Array(9).fill(all[0]), {}, /found a list of 9/],
-    [[all[0], {}], {}, /expected a Limiter of `tidegate\/toml`, a RedisLimiter or a RemoteLimiter/],
+    [[all[0], {}], {}, /expected a Limiter, a RedisLimiter or a RemoteLimiter/],
     [all, { key: [none] }, /`options\.key`: expected a list with an entry for each of 2 limiters, found a list of 1/],
     [all, { store: new MemoryStore(all[0]) }, /`options\.store`: expected a list/],
     [all, { store: [{ check: none, renew: none, release: none }, undefined] }, /`options\.store\.giveBack`/],

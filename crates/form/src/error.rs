@@ -93,10 +93,7 @@ impl Error {
 
     /// The line and the column of the error in its text, both from 1, the column in characters.
     pub fn line_and_column(&self, text: &str) -> (usize, usize) {
-        let before = text.get(..self.0.at.unwrap_or(0)).unwrap_or(text);
-        let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
-        let column = before.get(start..).unwrap_or_default().chars().count();
-        (before.matches('\n').count().saturating_add(1), column.saturating_add(1))
+        line_and_column(self.0.at.unwrap_or(0), text)
     }
 
     /// The field, such as `policies.api.limits[0].rate`; empty at the top. A long name lacks its end. A path of more than
@@ -148,6 +145,14 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+/// The line and the column of a byte, both from 1, the column in characters.
+pub(crate) fn line_and_column(at: usize, text: &str) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
+    let column = before.get(start..).unwrap_or_default().chars().count();
+    (before.matches('\n').count().saturating_add(1), column.saturating_add(1))
+}
 
 /// Names as errors list them.
 pub(crate) fn one_of(names: &[&str]) -> String {

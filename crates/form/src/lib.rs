@@ -16,6 +16,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod as_json;
 mod bounded;
 mod error;
 mod form;
@@ -29,6 +30,7 @@ mod toml;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+pub use as_json::Translation;
 pub use bounded::{Bounded, MAX_EXACT};
 pub use error::Error;
 #[doc(hidden)]

@@ -12,7 +12,7 @@ declare global {
   }
 }
 
-import type { Limit, Policy, PolicyFile, Span } from "./policy.js";
+import type { AnyPolicy, Limit, Span } from "./policy.js";
 
 export * from "./policy.js";
 
@@ -406,10 +406,10 @@ export class FullError extends LimiterError {
  */
 export class Limiter {
   /**
-   * @param policy one policy or a policy file: as an object, or as text in JSON. The entry `tidegate/toml` also reads TOML
+   * @param policy one policy or a policy file: as an object, or as text in JSON. `toml` of `tidegate/toml` takes TOML
    * @throws {PolicyError} with the place of the error
    */
-  constructor(policy: Policy | PolicyFile | string, options?: LimiterOptions);
+  constructor(policy: AnyPolicy, options?: LimiterOptions);
 
   /**
    * Decides on a request by its cost, and takes the cost if the request is granted. The request has the
@@ -580,7 +580,7 @@ export class Limiter {
    *
    * @throws {PolicyError} as the constructor; nothing has changed
    */
-  update(policy: Policy | PolicyFile | string, options?: { policy?: string; now?: number }): void;
+  update(policy: AnyPolicy, options?: { policy?: string; now?: number }): void;
 
   /**
    * The keys on which a request of one unit is refused at `now`. With a `depth`, these may be parts of keys. The limiter finds some

@@ -14,17 +14,17 @@ export function wrongType(field, code, found, expected) {
 }
 
 /**
- * The policy as text: a string unchanged, an object as JSON.
+ * The policy as JSON: a string unchanged, an object written.
  *
  * @type {(policy: unknown) => string}
  */
 export function policyText(policy) {
   if (typeof policy === "string") {
-    if (!policy.isWellFormed()) throw loneSurrogate(policy);
-    if (A_PATH.test(policy)) {
-      throw invalidPolicy("", `expected the text of a policy, found the path ${shortened(policy)}: read the file first`);
+    if (!requireFileText("policy", policy).trimStart().startsWith("{")) {
+      const message = "line 1, column 1: expected JSON, found another text; `toml` of `tidegate/toml` reads TOML";
+      throw coded("INVALID_POLICY", message, { __proto__: null, line: 1, column: 1, path: "" });
     }
-    return requireShort("policy", "INVALID_POLICY", policy, MOST_POLICY);
+    return policy;
   }
   if (typeof policy !== "object" || policy === null || Array.isArray(policy)) {
     throw wrongType("policy", "INVALID_POLICY", policy, "an object or a string");
@@ -35,6 +35,20 @@ export function policyText(policy) {
 
 /** The most requests that may wait in `waitFor`, unless the options say another number. */
 export const MOST_WAITERS = 10_000;
+
+/**
+ * Checks the text of a policy file, and returns it.
+ *
+ * @type {(field: string, text: any) => string}
+ */
+export function requireFileText(field, text) {
+  requireType(field, "INVALID_POLICY", text, "string");
+  if (!text.isWellFormed()) throw loneSurrogate(text);
+  if (A_PATH.test(text)) {
+    throw invalidPolicy("", `expected the text of a policy, found the path ${shortened(text)}: read the file first`);
+  }
+  return requireShort(field, "INVALID_POLICY", text, MOST_POLICY);
+}
 
 /** @type {(options: unknown) => { name?: string, maxBytes?: number, maxWaiters: number }} */
 export function limiterOptions(options) {

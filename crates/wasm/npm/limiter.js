@@ -6,10 +6,11 @@ import {
 } from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
-  admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, policyText, requestFacts,
+  admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, requestFacts,
   requireCostAndTime, requireFunction, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
+import { readPolicy } from "./reading.js";
 import { prepared } from "./prepared.js";
 import { running } from "./running.js";
 import { spanUs } from "./span.js";
@@ -46,16 +47,12 @@ export class Limiter {
    */
   #keyHeaders;
 
-  /** @param {declared.Policy | declared.PolicyFile | string} policy @param {declared.LimiterOptions} [options] */
+  /** @param {declared.AnyPolicy} policy @param {declared.LimiterOptions} [options] */
   constructor(policy, options = {}) {
     requireReady();
-    const text = policyText(policy);
     const { name, maxBytes, maxWaiters } = limiterOptions(options);
     this.#maxWaiters = maxWaiters;
-    this.#native = caught(() => {
-      requireMemory(text.length);
-      return new Native(text, typeof policy === "string", name, maxBytes);
-    });
+    this.#native = readPolicy(policy, (text, isWritten) => new Native(text, isWritten, name, maxBytes));
     this.#readPolicy();
   }
 
@@ -215,7 +212,7 @@ export class Limiter {
    * @returns {T}
    */
   prepare(options, among) {
-    const read = prepared(this.#forMiddleware(), options, among);
+    const read = prepared(this.#inUse(), options, among);
     this.#readKeyHeaders();
     return /** @type {any} */ (read);
   }
@@ -233,7 +230,7 @@ export class Limiter {
     const { cost, headers = "", reserves = false, isOneOfSeveral = false } = admissionOptions(options);
     if (typeof key !== "string") throw notAKey(key);
     requireWellFormed("key", "INVALID_KEY", key);
-    const native = this.#forMiddleware();
+    const native = this.#inUse();
     if (!this.#isSeeded) this.#seed();
     caught(() => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock()));
     return readAdmission(native.served());
@@ -275,13 +272,8 @@ export class Limiter {
 
   /** @type {declared.Limiter["update"]} */
   update(policy, options = {}) {
-    const text = policyText(policy);
     const { policy: name, now } = updateOptions(options);
-    const native = this.#inUse();
-    caught(() => {
-      requireMemory(text.length);
-      native.update(text, typeof policy === "string", name, now);
-    });
+    readPolicy(policy, (text, isWritten) => this.#inUse().update(text, isWritten, name, now));
     this.#readPolicy();
     this.#waiting?.wakeAll();
   }
@@ -340,14 +332,8 @@ export class Limiter {
     this.#keyHeaders = undefined;
   }
 
-  #forMiddleware() {
-    const native = this.#inUse();
-    if (native.requireForm !== undefined) return native;
-    throw coded("INVALID_OPTION", "expected a limiter of `tidegate/toml`, because that of `tidegate` lacks what middleware needs");
-  }
-
   #readKeyHeaders() {
-    const native = this.#forMiddleware();
+    const native = this.#inUse();
     return (this.#keyHeaders ??= caught(() => native.keyHeaders()));
   }
 

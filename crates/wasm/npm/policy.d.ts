@@ -296,6 +296,15 @@ export interface PolicyFile {
   jwt?: Tokens;
 }
 
+/** A policy or a policy file in TOML, as `toml` of the entry `tidegate/toml` returns it. */
+export interface TomlPolicy {
+  readonly format: "TOML";
+  readonly text: string;
+}
+
+/** One policy or a policy file: an object, a text in JSON, or what `toml` of `tidegate/toml` returns. */
+export type AnyPolicy = Policy | PolicyFile | TomlPolicy | string;
+
 /** A cost that a request names in a header. */
 export interface CostHeader {
   /** The name of the header. */

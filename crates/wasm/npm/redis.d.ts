@@ -6,7 +6,7 @@
 
 import type * as memory from "tidegate";
 
-export type { ErrorCode, Limit, LimitAnswer, Policy, PolicyFile, Reservations, Span } from "tidegate";
+export type { AnyPolicy, ErrorCode, Limit, LimitAnswer, Policy, PolicyFile, Reservations, Span, TomlPolicy } from "tidegate";
 export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
 
 /** A client of the package `ioredis`. */
@@ -310,7 +310,7 @@ export class RedisLimiter {
    * @throws {PolicyError} with the place of the error
    * @throws {ArgumentError} `INVALID_OPTION` for anything but a client; a client of a Cluster, or of Sentinel by `redis`, is none
    */
-  constructor(policy: memory.Policy | memory.PolicyFile | string, client: IoRedis | NodeRedis, options?: RedisLimiterOptions);
+  constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis, options?: RedisLimiterOptions);
 }
 
 export interface RedisLimiter extends AsyncLimiter<Options> {

@@ -1,8 +1,24 @@
 /**
- * The package with policies in TOML, and with what middleware asks of a limiter.
+ * Policies in TOML, for the limiters of all entries. Where limits are checked in a browser or a Worker, its code is 30 KB.
  *
  * @module tidegate/toml
  */
 
-export * from "tidegate";
-export { default } from "tidegate";
+import type { TomlPolicy } from "tidegate";
+
+export type { TomlPolicy } from "tidegate";
+
+/**
+ * Makes a policy of a text in TOML. The limiter that gets it reads the text, and its errors name the line and the column there.
+ *
+ * ```js
+ * import { Limiter } from "tidegate";
+ * import { toml } from "tidegate/toml";
+ *
+ * const limiter = new Limiter(toml('limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/s" }]'));
+ * ```
+ *
+ * @param text one policy or a policy file in TOML
+ */
+export function toml(text: string): TomlPolicy;
+export { toml as default };

@@ -10,10 +10,8 @@ mod chance;
 #[cfg(feature = "check")]
 mod check;
 mod failure;
-#[cfg(feature = "middleware")]
 mod fields;
 mod limiter;
-#[cfg(feature = "middleware")]
 mod middleware;
 mod number;
 mod policy;
@@ -27,3 +25,5 @@ pub use limiter::{Limiter, module_memory, require_memory, span_of};
 #[cfg(feature = "redis")]
 pub use redis::{Authority, long_key};
 pub use reporter::Reporter;
+#[cfg(feature = "toml")]
+pub use tidegate_wasm_toml::{from_toml, place_in_toml};

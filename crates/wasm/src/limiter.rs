@@ -1,6 +1,5 @@
 //! The limiter of the npm package: a table and its policy.
 
-#[cfg(feature = "middleware")]
 mod middleware;
 mod operate;
 
@@ -52,10 +51,6 @@ pub struct Limiter {
     lease: Option<String>,
     failure: Option<Failure>,
     /// What middleware does with the last request.
-    #[cfg_attr(
-        not(feature = "middleware"),
-        expect(dead_code, reason = "only middleware reads it")
-    )]
     served: String,
 }
 

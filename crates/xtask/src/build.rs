@@ -52,9 +52,9 @@ const PORTABLE: [&str; 7] = [
 
 const ESBUILD: &str = "node_modules/.bin/esbuild";
 
-/// The features of `tidegate-wasm` for each module of the npm package.
-pub(crate) fn npm_features() -> impl Iterator<Item = &'static str> {
-    npm::VARIANTS.iter().map(|(_, features, _)| *features)
+/// The crate of each module of the npm package, and its features.
+pub(crate) fn npm_modules() -> impl Iterator<Item = (&'static str, &'static str)> {
+    npm::VARIANTS.iter().map(|variant| (variant.package, variant.features))
 }
 
 /// Everything, because the npm package contains the Worker.

@@ -14,20 +14,19 @@ use crate::build;
 use crate::run::{output, root};
 
 /// What a user loads: the name of the entry, where it is loaded, and its files in `dist`.
-const LOADED: [(&str, &str, &[&str]); 9] = [
+const LOADED: [(&str, &str, &[&str]); 8] = [
     ("tidegate", "browsers", &["browser.js"]),
-    ("tidegate", "Node, Deno, Bun", &["node.js"]),
     ("tidegate", "Workers", &["workerd.js", "tidegate.wasm"]),
     ("tidegate/slim", "everywhere", &["slim.js", "tidegate.wasm"]),
-    ("tidegate/toml", "browsers, Node, Deno, Bun", &["toml/browser.js"]),
+    ("tidegate/toml", "browsers", &["toml/browser.js"]),
     ("tidegate/toml", "Workers", &["toml/workerd.js", "toml/tidegate.wasm"]),
-    ("tidegate/redis", "Node, Deno, Bun", &["redis/node.js"]),
+    ("tidegate, …/redis, …/toml", "Node, Deno, Bun", &["node/all.js"]),
     ("tidegate/remote", "everywhere", &["remote.js"]),
     ("JavaScript alone", "", &["slim.js"]),
 ];
 
 /// The modules: how the page calls them, and their folders in `dist`.
-const MODULES: [(&str, &str); 2] = [("default, slim", ""), ("toml", "toml")];
+const MODULES: [(&str, &str); 2] = [("tidegate", ""), ("tidegate/toml", "toml")];
 
 const HEAD: &str = "\
 # Sizes of the npm package

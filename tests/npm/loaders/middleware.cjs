@@ -6,7 +6,7 @@ const fastify = require("fastify");
 const { getRequestListener } = require("@hono/node-server");
 const { Hono } = require("hono");
 const Koa = require("koa");
-const { Limiter } = require("tidegate/toml");
+const { Limiter } = require("tidegate");
 
 const FRAMEWORKS = {
   express(rateLimit) {

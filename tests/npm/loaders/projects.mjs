@@ -76,7 +76,7 @@ export function GET() { return new Response(run(${module && "module"})); }`;
 
 /** A file of Next.js that limits the requests to it. `handler` answers the others. */
 const limited = (exports, handler) => `import { NextResponse } from "next/server";
-import { Limiter } from "tidegate/toml";
+import { Limiter } from "tidegate";
 import { rateLimit } from "tidegate/next";
 const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1h", start: "first" }] });
 const key = (request) => request.headers.get("x-user") ?? undefined;

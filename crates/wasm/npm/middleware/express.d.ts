@@ -1,5 +1,5 @@
 /**
- * Middleware for Express. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for Express. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/express
  */

@@ -1,5 +1,5 @@
 /**
- * Middleware for Fastify. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for Fastify. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/fastify
  */

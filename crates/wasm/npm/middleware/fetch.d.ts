@@ -1,5 +1,5 @@
 /**
- * Middleware for handlers that take a `Request` and return a `Response`. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for handlers that take a `Request` and return a `Response`. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/fetch
  */

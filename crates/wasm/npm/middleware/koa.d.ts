@@ -1,5 +1,5 @@
 /**
- * Middleware for Koa. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for Koa. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/koa
  */

@@ -1,5 +1,5 @@
 /**
- * Middleware for route handlers and the proxy of Next.js. Its limiter comes from `tidegate/toml`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for route handlers and the proxy of Next.js. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
  *
  * @module tidegate/next
  */

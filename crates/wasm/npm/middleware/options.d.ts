@@ -44,7 +44,7 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
 export type KeyOf<Request extends unknown[] = any[]> =
   (...request: Request) => string | number | undefined | Promise<string | number | undefined>;
 
-/** A limiter that middleware can ask: that of `tidegate/toml`, of `tidegate/redis`, or of `tidegate/remote`. */
+/** A limiter that middleware can ask: that of `tidegate`, of `tidegate/redis`, or of `tidegate/remote`. */
 export type AnyLimiter = Limiter | RedisLimiter | RemoteLimiter;
 
 /** A limiter; or 2 to 8 of them, which are asked one after another, all or nothing. */

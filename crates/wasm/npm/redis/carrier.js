@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 
 import { clock } from "../input.js";
 
-/** @import { NativeAuthority as Native } from "#authority" */
+/** @import { NativeAuthority as Native } from "#native" */
 /** @import { Send } from "./client.js" */
 /** @typedef {{ call: number, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 

@@ -1,13 +1,13 @@
 // A limiter whose states are in Redis. WebAssembly decides and writes the commands; this sends them, and hands the replies in.
-import { NativeAuthority as Native, longKey } from "#authority";
-import { moduleMemory, requireMemory } from "#native";
+import { NativeAuthority as Native, longKey, moduleMemory } from "#native";
 import { hasLease, readAdmission, readExplanation, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
 import { asError, caught, coded } from "../errors.js";
 import {
-  MOST_WAITERS, admissionOptions, clock, headerValue, held, known, policyText, requestFacts, requireFunction, requireText, requireUnits, requireWellFormed,
+  MOST_WAITERS, admissionOptions, clock, headerValue, held, known, requestFacts, requireFunction, requireText, requireUnits, requireWellFormed,
   requireWhole, wrongType,
 } from "../input.js";
+import { readPolicy } from "../reading.js";
 import { prepared } from "../prepared.js";
 import { AsyncGrant } from "../grant.js";
 import { running } from "../running.js";
@@ -60,15 +60,11 @@ export class RedisLimiter {
   /** Whether Redis was asked to take back what this process holds. */
   #hasGivenBack = false;
 
-  /** @param {declared.Policy | declared.PolicyFile | string} policy @param {any} client @param {declared.RedisLimiterOptions} [options] */
+  /** @param {import("../index.js").AnyPolicy} policy @param {any} client @param {declared.RedisLimiterOptions} [options] */
   constructor(policy, client, options = {}) {
-    const text = policyText(policy);
     const send = senderOf(client);
     const { name, prefix, deadlineUs } = redisOptions(options);
-    const native = caught(() => {
-      requireMemory(text.length);
-      return new Native(text, typeof policy === "string", name, prefix, deadlineUs);
-    });
+    const native = readPolicy(policy, (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs));
     this.#native = native;
     this.#defaultCost = native.defaultCost();
     this.#isShadow = native.isShadow();

@@ -38,7 +38,7 @@ const UNAVAILABLE = {
 export function remoteMiddlewareOptions(options, among) {
   const read = middlewareOptions(options, among);
   const lacking = ["actual", "countIf", "ifUnknown", "headers"].find((name) => read[name] !== undefined);
-  if (lacking !== undefined) throw coded("INVALID_OPTION", `\`options.${lacking}\`: expected none, because only a limiter of \`tidegate/toml\` has it`);
+  if (lacking !== undefined) throw coded("INVALID_OPTION", `\`options.${lacking}\`: expected none, because only a limiter of \`tidegate\` has it`);
   if (read.key === undefined) throw coded("INVALID_OPTION", "`options.key`: expected a function, because only the server knows the policy's sources; found none");
   if (among?.isLast === false) throw coded("INVALID_OPTION", "`limiters`: expected a RemoteLimiter last, because it gives nothing back; found it before another limiter");
   return read;

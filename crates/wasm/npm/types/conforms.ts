@@ -8,6 +8,7 @@ import type * as upstash from "../dropin/upstash.js";
 import type * as redis from "../redis.js";
 import type * as remote from "../remote.js";
 import type * as slim from "../slim.js";
+import type * as tomlEntry from "../toml.js";
 
 import * as writtenErrors from "#written/errors";
 import * as writtenLimiter from "#written/limiter";
@@ -15,6 +16,7 @@ import * as writtenReporter from "#written/reporter";
 import * as writtenRedis from "#written/redis/limiter";
 import * as writtenRemote from "#written/remote/limiter";
 import * as writtenSlim from "#written/entries/slim";
+import * as writtenToml from "#written/toml";
 import * as writtenExpressLimit from "#written/dropin/express-rate-limit";
 import * as writtenFlexible from "#written/dropin/rate-limiter-flexible";
 import * as writtenRolling from "#written/dropin/rolling-rate-limiter";
@@ -41,6 +43,7 @@ export const policyError = (error: writtenErrors.PolicyError): Omit<declared.Pol
 export const fullError = (error: writtenErrors.FullError): Omit<declared.FullError, "code"> => error;
 export const argumentError = (error: writtenErrors.ArgumentError): Pick<declared.ArgumentError, keyof declared.ArgumentError> => error;
 export const init: typeof slim.init = writtenSlim.init;
+export const toml: typeof tomlEntry.toml = writtenToml.toml;
 
 export const MemoryStore: typeof express.MemoryStore = writtenExpressLimit.MemoryStore;
 // the members of the compatible class are defined in a loop, so TypeScript does not know them

@@ -86,7 +86,7 @@ fn part(name: &str, is_exported: bool) -> String {
         "dlmalloc" => "allocator (dlmalloc)".to_owned(),
         "serde" | "serde_core" | "serde_json" => "serde".to_owned(),
         _ if segments.clone().next().is_none() => "std".to_owned(), // a type or function without a crate, such as `u64`
-        "tidegate_wasm" => "tidegate-wasm".to_owned(),
+        "tidegate_wasm" | "tidegate_wasm_toml" => first.replace('_', "-"),
         "alloc" | "core" | "std" => with_module("std", segments.next()),
         _ if first.starts_with("tidegate_") => {
             with_module(&first.replace('_', "-"), segments.next())

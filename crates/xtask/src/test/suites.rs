@@ -14,10 +14,12 @@ use crate::{docs, fuzz, install, release};
 
 /// The crates that run natively. All builds select the same ones, because cargo builds a dependency again for each selection
 /// in which it has other features.
-const NATIVE: [&str; 9] = [
+const NATIVE: [&str; 11] = [
     "--workspace",
     "--exclude",
     "tidegate-wasm",
+    "--exclude",
+    "tidegate-wasm-toml",
     "--exclude",
     "tidegate-worker",
     "--exclude",
@@ -55,7 +57,7 @@ fn lint(tally: &mut Tally) -> Result<()> {
     trees::check()?;
     install::wasm_target()?;
     let clippy = ["clippy", "--quiet"];
-    let native = [&clippy[..], &NATIVE[..7], &["--all-targets"], &NO_WARNINGS].concat();
+    let native = [&clippy[..], &NATIVE[..9], &["--all-targets"], &NO_WARNINGS].concat();
     tally.watch("clippy", cargo(&native))?;
     // in the workspace the library has all features
     HOST_FEATURES.iter().try_for_each(|features| {
@@ -71,10 +73,10 @@ fn lint(tally: &mut Tally) -> Result<()> {
         "types of the Worker's JavaScript",
         command("node_modules/.bin/tsc", &["-p", "worker"]),
     )?;
-    // one at a time: beside the Worker, the gate has TOML in every variant
-    build::npm_features().try_for_each(|features| {
-        let npm = ["--package", "tidegate-wasm", "--features", features];
-        let what = format!("clippy for the npm package, features \"{features}\"");
+    // one at a time: beside the Worker, the gate has TOML in every module
+    build::npm_modules().try_for_each(|(package, features)| {
+        let npm = ["--package", package, "--features", features];
+        let what = format!("clippy for {package}, features \"{features}\"");
         tally.watch(&what, cargo(&[&clippy[..], &WASM, &npm, &NO_WARNINGS].concat()))
     })
 }

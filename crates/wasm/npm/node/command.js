@@ -1,11 +1,11 @@
+#!/usr/bin/env node
 // The command `tidegate check`, with the options, the words and the exit codes of the native command.
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 
-import { described } from "#authority";
-import { caught } from "./errors.js";
-import { Limiter } from "./limiter.js";
+import { Limiter, described, toml } from "./all.js";
 
+/** @import { AnyPolicy } from "../index.js" */
 /** @typedef {{ policy?: string, key?: string, cost?: string, lease?: string, help?: boolean }} Options */
 
 const HELP = `Validate a policy file and describe it, or decide on one request
@@ -38,7 +38,7 @@ Examples:
  *
  * @type {(given: string[]) => number}
  */
-export function run(given) {
+function run(given) {
   try {
     const { values, positionals } = parseArgs({ args: given, options: OPTIONS, allowPositionals: true });
     const [command, file = "policies.toml", ...rest] = positionals;
@@ -58,11 +58,11 @@ export function run(given) {
 const TEXT = { type: "string" };
 const OPTIONS = { key: TEXT, policy: TEXT, cost: TEXT, lease: TEXT, help: { type: "boolean", short: "h" } };
 
-/** @type {(file: string, options: Options) => number} */
-function check(file, { key, policy, cost, lease }) {
-  const text = read(file);
-  const [words, ...warnings] = within(file, () => caught(() => described(text)));
-  if (key !== undefined) return decide(within("--policy", () => new Limiter(text, { policy })), key, cost, lease);
+/** @type {(path: string, options: Options) => number} */
+function check(path, { key, policy, cost, lease }) {
+  const file = read(path);
+  const [words, ...warnings] = within(path, () => described(file));
+  if (key !== undefined) return decide(within("--policy", () => new Limiter(file, { policy })), key, cost, lease);
   for (const [name, value] of Object.entries({ policy, cost, lease })) {
     if (value !== undefined) throw new Error(`--${name}: expected --key beside it, found none`);
   }
@@ -71,12 +71,13 @@ function check(file, { key, policy, cost, lease }) {
   return 0;
 }
 
-/** @type {(file: string) => string} */
-function read(file) {
+/** @type {(path: string) => AnyPolicy} */
+function read(path) {
   try {
-    return readFileSync(file, "utf8");
+    const text = readFileSync(path, "utf8");
+    return text.trimStart().startsWith("{") ? text : toml(text);
   } catch (error) {
-    throw new Error(`${file}: the policy file cannot be read: ${/** @type {Error} */ (error).message}`);
+    throw new Error(`${path}: the policy file cannot be read: ${/** @type {Error} */ (error).message}`);
   }
 }
 
@@ -105,3 +106,10 @@ function within(where, call) {
     throw new Error(`${where}: ${error.message.replace(/^`options.policy`: /, "")}`);
   }
 }
+
+process.stdout.on("error", (/** @type {any} */ error) => {
+  if (error.code === "EPIPE") process.exit(141); // nobody reads any more: the code of a program that SIGPIPE ended
+  console.error(`error: the output cannot be written: ${error.message}`);
+  process.exit(2);
+});
+process.exitCode = run(process.argv.slice(2));

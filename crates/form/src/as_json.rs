@@ -1,0 +1,107 @@
+//! A tree as JSON, whose places lead back to the text that the tree was read from.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use crate::error::line_and_column;
+use crate::{Error, Node, Value};
+
+/// JSON in one line, which means what a text in another format means.
+///
+/// So a program that reads only JSON reads the other format too, and its errors still name the lines of the first text.
+#[derive(Debug, Default)]
+pub struct Translation {
+    /// The JSON.
+    pub json: String,
+    /// The byte at which each name and value begins: in the JSON, in whose order they are, and in the other text.
+    places: Vec<(usize, usize)>,
+}
+
+impl Node<'_> {
+    /// Writes the tree as JSON.
+    ///
+    /// # Errors
+    /// Fails at a date, and at a number that JSON cannot write. No [form](crate::Form) accepts them.
+    pub fn as_json(&self) -> Result<Translation, Error> {
+        let mut translation = Translation::default();
+        translation.add(self).map_err(|error| error.at(self.at))?;
+        Ok(translation)
+    }
+}
+
+impl Translation {
+    /// The line and the column in the other text of what the JSON has at this column; all of them from 1, and columns in characters.
+    #[must_use]
+    pub fn place(&self, column: usize, text: &str) -> (usize, usize) {
+        let at = self.json.char_indices().nth(column.saturating_sub(1)).map_or(0, |(at, _)| at);
+        let next = self.places.partition_point(|(begins, _)| *begins <= at);
+        let begun = next.checked_sub(1).and_then(|place| self.places.get(place));
+        line_and_column(begun.map_or(0, |(_, at)| *at), text)
+    }
+
+    fn add(&mut self, node: &Node<'_>) -> Result<(), Error> {
+        self.places.push((self.json.len(), node.at));
+        match &node.value {
+            Value::Null => self.json.push_str("null"),
+            Value::Bool(value) => self.shown(value),
+            Value::Natural(number) => self.shown(number),
+            Value::Negative(number) => self.shown(number),
+            Value::Number(written) if is_of_json(written) => self.shown(written),
+            Value::Number(_) | Value::Date => {
+                let expected = "a string, a whole number, a boolean, an array or a table";
+                return Err(node.refused(expected));
+            }
+            Value::Text(text) => self.string(text),
+            Value::List(nodes) => {
+                self.json.push('[');
+                for (place, node) in nodes.iter().enumerate() {
+                    self.comma(place);
+                    self.add(node).map_err(|error| error.at(node.at).in_place(place))?;
+                }
+                self.json.push(']');
+            }
+            Value::Map(entries) => {
+                self.json.push('{');
+                for (place, entry) in entries.iter().enumerate() {
+                    self.comma(place);
+                    self.places.push((self.json.len(), entry.name_at));
+                    self.string(&entry.name);
+                    self.json.push(':');
+                    let node = &entry.node;
+                    self.add(node).map_err(|error| error.at(node.at).in_field(&entry.name))?;
+                }
+                self.json.push('}');
+            }
+        }
+        Ok(())
+    }
+
+    fn shown(&mut self, value: impl core::fmt::Display) {
+        let _ = write!(self.json, "{value}"); // writing to a string cannot fail
+    }
+
+    fn comma(&mut self, place: usize) {
+        if place > 0 {
+            self.json.push(',');
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        self.json.push('"');
+        for character in text.chars() {
+            match character {
+                '"' | '\\' => self.json.extend(['\\', character]),
+                '\0'..='\x1f' => self.shown(format_args!("\\u{:04x}", u32::from(character))),
+                _ => self.json.push(character),
+            }
+        }
+        self.json.push('"');
+    }
+}
+
+/// Whether JSON writes this number of TOML in the same way: it has no sign `+`, no radix, and is finite.
+fn is_of_json(number: &str) -> bool {
+    number.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+        && !number.starts_with('+')
+}

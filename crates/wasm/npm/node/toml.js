@@ -1,0 +1,2 @@
+// The entry `tidegate/toml`.
+export { toml, toml as default } from "./all.js";
