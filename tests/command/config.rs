@@ -67,6 +67,14 @@ fn a_wrong_configuration_file_says_where_and_what_is_expected() {
             "t.toml: the following required arguments were not provided: --redis",
         ),
         ("listen = ", "line 1, column "),
+        (
+            "policies = 'sk_secret'",
+            "line 1, column 12: policies: expected the path of a file that is there, found another string",
+        ),
+        (
+            "tls-key = 'sk_secret'",
+            "line 1, column 11: tls-key: expected the path of a file that is there, found another string",
+        ),
     ] {
         folder.write("t.toml", text);
         for name in ["serve", "config"] {

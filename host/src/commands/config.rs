@@ -116,11 +116,14 @@ pub(crate) fn read(command: Command, given: Given) -> Result<Read> {
     let shown = file.display().to_string();
     let text = text.with_context(|| format!("--config {shown}"))?;
     let (mut whole, mut from_file) = (line.clone(), BTreeSet::new());
-    for (arg, values) in file::options(own_command, &shown, &text)? {
-        let long = arg.get_long().unwrap_or_default();
-        if !is_given(own, arg.get_id().as_str()) {
+    for option in file::options(own_command, &shown, &text)? {
+        let long = option.arg.get_long().unwrap_or_default();
+        if !is_given(own, option.arg.get_id().as_str()) {
+            option.check()?;
             from_file.insert(long.to_owned());
-            whole.extend(values.iter().map(|value| OsString::from(format!("--{long}{value}"))));
+            whole.extend(
+                option.values.iter().map(|value| OsString::from(format!("--{long}{value}"))),
+            );
         }
     }
     match command.clone().try_get_matches_from(whole) {

@@ -2,6 +2,7 @@
 
 use std::any::TypeId;
 use std::error::Error;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use clap::error::{ContextKind, ContextValue};
@@ -11,13 +12,45 @@ use toml::de::{DeTable, DeValue};
 use super::is_option;
 use crate::commands::values::{NotAllowed, Size};
 
-/// The options of a file, each with what follows the name of its flag on a command line, once for each value: a flag that is off has
-/// none.
+/// An option of a file.
+pub(super) struct InFile<'c> {
+    pub(super) arg: &'c Arg,
+    /// What follows the name of its flag on a command line, once for each value: a flag that is off has none.
+    pub(super) values: Vec<String>,
+    /// Where the value is.
+    at: String,
+}
+
+impl InFile<'_> {
+    /// Checks that a file is there which the option names. Otherwise its error would show what may be no path but a secret.
+    ///
+    /// # Errors
+    /// Returns what was expected.
+    pub(super) fn check(&self) -> Result<()> {
+        let long = self.arg.get_long().unwrap_or_default();
+        let is_path = self.arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+        if !is_path || long == "revisions" {
+            return Ok(()); // the server makes the file of the revisions
+        }
+        let is_there = |value: &String| Path::new(value.trim_start_matches('=')).exists();
+        match self.values.iter().all(is_there) {
+            true => Ok(()),
+            false => {
+                bail!(
+                    "{}: {long}: expected the path of a file that is there, found another string",
+                    self.at
+                )
+            }
+        }
+    }
+}
+
+/// The options of a file.
 pub(super) fn options<'c>(
     command: &'c Command,
     shown: &str,
     text: &str,
-) -> Result<Vec<(&'c Arg, Vec<String>)>> {
+) -> Result<Vec<InFile<'c>>> {
     let place = |start| format!("{shown}: {}", place(text, start));
     // not by serde, whose errors show values
     let table = DeTable::parse(text).map_err(|error| {
@@ -33,10 +66,10 @@ pub(super) fn options<'c>(
             let known: Vec<_> = known().filter_map(Arg::get_long).collect();
             bail!("{at}: expected one of {}; found {name:?}", known.join(", "));
         };
-        let values = values(arg, value.get_ref()).map_err(|wrong| {
-            anyhow!("{}: {}: {wrong}", place(value.span().start), name.get_ref())
-        })?;
-        options.push((arg, values));
+        let at = place(value.span().start);
+        let values = values(arg, value.get_ref());
+        let values = values.map_err(|wrong| anyhow!("{at}: {}: {wrong}", name.get_ref()))?;
+        options.push(InFile { arg, values, at });
     }
     Ok(options)
 }
