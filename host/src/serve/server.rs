@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Request, Version};
 use tidegate_gate::Verdict;
@@ -45,6 +45,8 @@ struct Asked<'r> {
     caller: Caller<'r>,
     in_force: &'r InForce,
     spans: Spans,
+    /// How many bytes of a body that is too long are read before the answer.
+    most_drained: usize,
 }
 
 impl Server {
@@ -73,6 +75,7 @@ impl Server {
             None => self.answer_to(peer, &parts, &mut body).await,
         };
         // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but clients such as curl 7.88 take that for an error
+        // and show no answer
         if let Some(rest) = body.filter(|_| parts.version == Version::HTTP_2) {
             let _ = timeout(self.bounds.read_timeout, drain(rest)).await;
         }
@@ -89,7 +92,12 @@ impl Server {
         let in_force = self.swap.at(clock::now(), |error| self.log.error(error)).await;
         let mut exchange = self.exchange(peer, parts, &in_force);
         let caller = Caller { client: peer.ip(), headers: &parts.headers };
-        let asked = Asked { caller, in_force: &in_force, spans: Spans::of(&parts.headers) };
+        let spans = Spans::of(&parts.headers);
+        let most_drained = match parts.version {
+            Version::HTTP_2 => usize::MAX, // as long as the time lasts, because the stream could not end with an answer
+            _ => MAX_DRAINED_BYTES,
+        };
+        let asked = Asked { caller, in_force: &in_force, spans, most_drained };
         let answer = self.drive(&mut exchange, body, &asked).await;
         self.durations.add(began.elapsed());
         answer
@@ -121,7 +129,10 @@ impl Server {
         let (in_force, mut took) = (asked.in_force, None);
         loop {
             match exchange.step() {
-                Step::Body | Step::Copy => exchange.body(self.read(body.take()).await, &mut random),
+                Step::Body | Step::Copy => {
+                    let read = self.read(body.take(), asked.most_drained).await;
+                    exchange.body(read, &mut random);
+                }
                 Step::Decide(checks) => {
                     let began = self.server_timing.then(Instant::now);
                     let outcomes = self.decide(checks, asked).await;
@@ -154,15 +165,19 @@ impl Server {
         }
     }
 
-    async fn read(&self, body: Option<Incoming>) -> Result<Vec<u8>, BodyError> {
+    async fn read(
+        &self,
+        body: Option<Incoming>,
+        most_drained: usize,
+    ) -> Result<Vec<u8>, BodyError> {
         let Some(body) = body else { return Err(BodyError::Incomplete) };
         let read_timeout = self.bounds.read_timeout;
-        let read = timeout(read_timeout, read_body(body)).await;
+        let read = timeout(read_timeout, read_body(body, most_drained)).await;
         read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
 
     async fn decide(&self, checks: &[Check], asked: &Asked<'_>) -> Vec<Outcome> {
-        let Asked { caller, in_force, spans } = asked;
+        let Asked { caller, in_force, spans, .. } = asked;
         let began = spans.begin();
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
         let operations = checks.iter().map(|check| (check.resolved(), check.operation()));
@@ -220,14 +235,14 @@ impl Server {
 }
 
 /// Never holds more than [`MAX_BODY_BYTES`].
-async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
+async fn read_body(mut body: Incoming, most_drained: usize) -> Result<Vec<u8>, BodyError> {
     let mut bytes = Vec::new();
     let mut length = 0_usize;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return Err(BodyError::Incomplete) };
         let Ok(chunk) = frame.into_data() else { continue };
         length = length.saturating_add(chunk.len());
-        if length > MAX_DRAINED_BYTES {
+        if length > most_drained {
             break;
         }
         if length <= MAX_BODY_BYTES {
@@ -239,13 +254,7 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
 
 /// Reads a body that nobody needs.
 async fn drain(mut body: Incoming) {
-    let mut left = MAX_DRAINED_BYTES;
-    while let Some(Ok(frame)) = body.frame().await {
-        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
-            Some(rest) => left = rest,
-            None => return,
-        }
-    }
+    while let Some(Ok(_)) = body.frame().await {}
 }
 
 /// The value of the header `Server-Timing`.
