@@ -24,9 +24,16 @@ impl Depth {
     /// assert_eq!(Depth::Parts(2).of("acme"), "acme");
     /// ```
     #[must_use]
-    #[inline]
+    #[inline(always)] // most limits count by whole keys
     pub fn of(self, key: &str) -> &str {
-        let Self::Parts(parts) = self else { return key };
+        match self {
+            Self::Parts(parts) => Self::first(parts, key),
+            Self::Whole => key,
+        }
+    }
+
+    #[inline(never)] // once, because searching takes long code
+    fn first(parts: u8, key: &str) -> &str {
         let Some(slash) = usize::from(parts).checked_sub(1) else { return "" };
         let end = key.match_indices('/').nth(slash).map_or(key.len(), |(at, _)| at);
         key.get(..end).unwrap_or_else(|| never(""))

@@ -62,7 +62,7 @@ impl Entries {
         self.part(hash)?.entries.find(hash, is)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_mut(
         &mut self,
         hash: u64,
@@ -260,7 +260,7 @@ impl Part {
 
     /// Looks first at the place where the search begins, because most entries are there. The processor fetches that entry
     /// and the bytes that guide the search at the same time; otherwise it would wait for one after the other.
-    #[inline]
+    #[inline(always)] // also in code built for size
     fn find_mut(&mut self, hash: u64, mut is: impl FnMut(&Entry) -> bool) -> Option<&mut Entry> {
         let last = self.entries.num_buckets().saturating_sub(1); // a power of two less one
         let first = usize::try_from(hash & u64::from(u32::MAX)).unwrap_or_else(|_| never(0)) & last;

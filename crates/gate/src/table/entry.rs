@@ -45,7 +45,7 @@ impl KeyHasher {
 }
 
 impl Entry {
-    #[inline]
+    #[inline(always)] // in the search for each decision, also in code built for size
     pub(super) fn is(&self, record: &Record, key: &str) -> bool {
         self.key.as_bytes() == key.as_bytes() && self.record.is(record)
     }
