@@ -185,14 +185,35 @@ impl Form for LimitEntry {
 /// Refuses a field that a limit of this algorithm does not have, before the form refuses one that no algorithm has: the error then
 /// lists fewer fields. The form refuses an algorithm that is missing or unknown.
 fn has_fields_of_its_algorithm(node: &Node<'_>) -> Result<(), Error> {
-    let Some(Value::Text(name)) = node.field("algorithm").map(|node| &node.value) else {
-        return Ok(());
+    has_fields_of(algorithm_of(node), node, COMMON)
+}
+
+/// The same for the overrides of a policy. They replace fields of its only limit, unless they name another algorithm.
+pub(crate) fn overrides_have_fields_of_their_algorithm(policy: &Node<'_>) -> Result<(), Error> {
+    let only = match policy.field("limits").map(|limits| &limits.value) {
+        Some(Value::List(limits)) if limits.len() == 1 => limits.first().and_then(algorithm_of),
+        _ => None,
     };
-    let Some((_, fields)) = FIELDS.iter().find(|(known, _)| known == name) else {
-        return Ok(());
-    };
-    let own: [&str; 6] = ["algorithm", "name", "depth", "shadow", "warn_at", "payer"];
-    node.has_only(&[&own, *fields].concat())
+    let overrides = policy.field("overrides").into_iter().flat_map(Node::entries);
+    for (pattern, own) in overrides.filter(|(_, own)| matches!(own.value, Value::Map(_))) {
+        has_fields_of(algorithm_of(own).or(only), own, &[COMMON, &["limits"]].concat())
+            .map_err(|error| error.in_field(pattern).in_field("overrides"))?;
+    }
+    Ok(())
+}
+
+/// The fields that a limit of any algorithm may have.
+const COMMON: &[&str] = &["algorithm", "name", "depth", "shadow", "warn_at", "payer"];
+
+fn algorithm_of<'n>(limit: &'n Node<'_>) -> Option<&'n str> {
+    limit.field("algorithm")?.text().ok()
+}
+
+fn has_fields_of(algorithm: Option<&str>, node: &Node<'_>, others: &[&str]) -> Result<(), Error> {
+    match FIELDS.iter().find(|(name, _)| Some(*name) == algorithm) {
+        Some((_, fields)) => node.has_only(&[others, *fields].concat()),
+        None => Ok(()),
+    }
 }
 
 impl LimitEntry {

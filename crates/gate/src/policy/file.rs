@@ -26,7 +26,7 @@ use super::routes::{ApiPath, Gateway, RouteForm};
 use super::source::{JoinedSources, KeySource, is_token};
 use crate::decide::OnChange;
 use crate::key::Pattern;
-use crate::limit::form::{LimitEntry, LimitForm};
+use crate::limit::form::{LimitEntry, LimitForm, overrides_have_fields_of_their_algorithm};
 use crate::name::Name;
 use crate::units::Span;
 use tidegate_core::Micros;
@@ -292,6 +292,7 @@ fn by_ip() -> Vec<JoinedSources> {
 impl Form for Policy {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         node.must_be_map("a table with `limits`")?;
+        overrides_have_fields_of_their_algorithm(node)?;
         Self::new(node.read()?).map_err(Error::plain)
     }
 }

@@ -11,8 +11,10 @@ fn what_is_wrong_with_a_policy_as_a_whole_is_on_the_line_where_it_begins() {
     for (text, message) in [
         (alone.to_string(), "`limits`: expected a limit whose refusals `penalty` counts"),
         (
-            std::format!("{limit}\noverrides = {{ a = {{ capacity = 1 }} }}"),
-            "`overrides`: \"a\": expected only fields of `fixed_window`",
+            std::format!(
+                "{limit}\noverrides = {{ a = {{ algorithm = 'token_bucket', capacity = 1 }} }}"
+            ),
+            "`overrides`: \"a\": expected only fields of `token_bucket`",
         ),
     ] {
         let error = Policies::parse(&std::format!("# api\n\n[policies.api]\n{text}")).unwrap_err();
@@ -74,10 +76,27 @@ fn errors_in_the_rest_of_a_policy_name_their_place_too() {
             "at most one `*`",
         ),
         (
-            "overrides = { a = { capacity = 1 } }",
+            "overrides = { a = { algorithm = 'token_bucket', capacity = 1 } }",
             "policies.api",
-            "`overrides`: \"a\": expected only fields of `fixed_window` (`limit`, `period`, `start`), found `capacity`",
+            "`overrides`: \"a\": expected only fields of `token_bucket` (`capacity`, `rate`, `start`), found `limit`",
         ),
+        (
+            "overrides = { b = { limit = 1 }, a = { limt = 1 } }",
+            "policies.api.overrides.a.limt",
+            "expected one of `algorithm`, `name`, `depth`, `shadow`, `warn_at`, `payer`, `limits`, `limit`, `period`, `start`; \
+             found the field \"limt\"",
+        ),
+        (
+            "overrides = { a = { capacity = 1 } }",
+            "policies.api.overrides.a.capacity",
+            "`period`, `start`; found the field \"capacity\"",
+        ),
+        (
+            "overrides = { a = { algorithm = 'budget', rate = '1/s' } }",
+            "policies.api.overrides.a.rate",
+            "`limits`, `most`, `time`, `max_holders`; found the field \"rate\"",
+        ),
+        ("overrides = { a = [] }", "policies.api.overrides.a", "found an array"),
         (
             "overrides = { a = { limits = [], limit = 1 } }",
             "policies.api",

@@ -102,7 +102,7 @@ fn a_wrong_override_is_refused() {
         TimedPolicies::parse(&text, Timestamp(1)).unwrap_err()
     };
     for (policy, fields, expected) in [
-        ("api", r#"{"until_us":9,"capacity":4}"#, "expected only fields of `fixed_window`"),
+        ("api", r#"{"until_us":9,"capacity":4}"#, "api.overrides.a.capacity: expected one of"),
         ("api", r#"{"until_us":9,"until_us":9}"#, "until_us"),
         ("two", r#"{"until_us":9,"limit":4}"#, "expected `limits` with all limits of these keys"),
     ] {
