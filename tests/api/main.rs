@@ -122,6 +122,7 @@ on_every_server!(
     surface:
         grants_until_the_limit_and_says_when,
         a_gate_answers_204_or_429,
+        middleware_is_told_what_becomes_of_a_request,
         a_refused_key_is_in_the_list_of_its_limit,
         a_repeated_header_is_no_key_and_no_cost,
         a_gate_joins_the_sources_of_a_key,

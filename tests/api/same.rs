@@ -37,6 +37,18 @@ const REQUESTS: &[Asked] = &[
     ("PUT", "/v1/leases/a", &[], r#"{"policy":"jobs","key":"k"}"#),
     ("DELETE", "/v1/leases/a?policy=jobs&key=k", &[], ""),
     ("POST", "/v1/refund", &[], r#"{"policy":"day","key":"k","units":1}"#),
+    (
+        "POST",
+        "/v1/refund",
+        &[],
+        r#"{"policy":"day","key":"k","units":2,"granted_at_us":1,"granted":1}"#,
+    ),
+    (
+        "POST",
+        "/v1/admit",
+        &[],
+        r#"{"policy":"day","key":"c","headers":"draft-6","one_of_several":true}"#,
+    ),
     ("POST", "/v1/budget", &[], r#"{"policy":"spread","key":"k","lease":"n","wants":7}"#),
     ("POST", "/v1/report", &[], r#"{"policy":"account","key":"k","admitted":1,"suppressed":0}"#),
     ("GET", "/v1/keys/day/k", &[], ""),

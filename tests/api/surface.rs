@@ -89,6 +89,38 @@ pub fn a_gate_answers_204_or_429(served: &Served) {
     assert_eq!(named.status, 429, "the key is the same if the query names it");
 }
 
+pub fn middleware_is_told_what_becomes_of_a_request(served: &Served) {
+    let admit = |policy: &str, more: &str| {
+        let body = format!("{{\"policy\":\"{policy}\",\"key\":\"behind\"{more}}}");
+        served.api.post("/v1/admit", body)
+    };
+    let passed = admit("day", ",\"cost\":3");
+    assert_eq!((passed.status, passed.header("ratelimit")), (200, None), "{passed:?}");
+    assert_eq!(passed.get("headers")[0]["name"], "ratelimit-policy");
+    assert_eq!((&passed.get("grant")["units"], passed.get("remaining")), (&json!(3), json!(0)));
+    let refused = admit("day", ",\"one_of_several\":true");
+    assert_eq!((refused.status, &refused.get("refusal")["status"]), (200, &json!(429)));
+    assert!(
+        refused.get("refusal")["body"].as_str().unwrap().contains("\"day/burst\""),
+        "{refused:?}"
+    );
+    let body = json!({
+        "policy": "day", "key": "behind", "units": 3,
+        "granted_at_us": passed.get("grant")["at_us"], "granted": 3,
+    });
+    assert_eq!(served.api.post("/v1/refund", body.to_string()).get("remaining"), 2, "of the year");
+
+    let held = admit("jobs", "");
+    let name = held.get("lease")["name"].as_str().unwrap().to_owned();
+    assert_eq!(held.get("lease")["renew_every_us"], DAY / 3);
+    let path = format!("/v1/leases/{name}?policy=jobs&key=behind");
+    assert_eq!(served.api.delete(&path).get("live"), true);
+    let reserved = admit("orders", ",\"cost\":4,\"reserves\":true,\"may_come_back\":true");
+    assert_eq!(reserved.get("reservation")["units"], 4, "{reserved:?}");
+    let wrong = admit("day", ",\"reserves\":true");
+    assert_eq!((wrong.status, wrong.get("type")), (400, json!("urn:tidegate:invalid-request")));
+}
+
 pub fn a_repeated_header_is_no_key_and_no_cost(served: &Served) {
     let gate = |headers: &[(&str, &str)]| served.api.get("/v1/gate?policy=day", headers);
     let twice = gate(&[("x-api-key", "eve"), ("x-cost", "1"), ("x-cost", "3")]);

@@ -61,7 +61,7 @@ for (const framework of Object.keys(servers)) {
   });
 }
 
-for (const framework of ["express", "fastify", "hono", "koa"]) {
+for (const framework of ["express", "fastify", "fetch", "hono", "koa", "next"]) {
   test(`${framework}: the handler knows what was granted, and can give it back`, async (t) => {
     const limiter = window(3, "api");
     const answer = async (path, granted) => {

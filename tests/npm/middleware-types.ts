@@ -4,9 +4,10 @@ import { RedisLimiter } from "tidegate/redis";
 import { RemoteLimiter } from "tidegate/remote";
 import { Limiter } from "tidegate";
 import preferred, { rateLimit as express } from "tidegate/express";
+import type { AdmitOptions } from "tidegate";
 import type { Admission, AnyLimiter, CountIf, Granted, KeyOf, Limiters, LimitersOf, MiddlewareOptions, OlderHeaders, Store, Term, Terms, Told } from "tidegate/express";
 import fastify from "tidegate/fastify";
-import { MemoryStore, rateLimit as fetched } from "tidegate/fetch";
+import { type Limited, MemoryStore, rateLimit as fetched } from "tidegate/fetch";
 import { rateLimit as hono } from "tidegate/hono";
 import { rateLimit as koa } from "tidegate/koa";
 import next, { rateLimit as named } from "tidegate/next";
@@ -35,7 +36,7 @@ expectTypeOf<Told>().toEqualTypeOf<{ readonly headers: Admission["headers"]; rea
 expectTypeOf<Granted>().toEqualTypeOf<{ readonly keys: readonly string[]; readonly remaining: number; giveBack(): Promise<void> }>();
 expectTypeOf<LimitersOf<[one: string]>>().toEqualTypeOf<(one: string) => Limiters | Promise<Limiters>>();
 expectTypeOf<Store>().toEqualTypeOf<{
-  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<Admission>;
+  check(key: string, options: AdmitOptions): Promise<Admission>;
   renew(key: string, lease: string): Promise<boolean>;
   release(key: string, lease: string): Promise<void>;
   commit?(key: string, id: string, actual: number): Promise<void>;
@@ -73,6 +74,13 @@ const handler = async (request: Request, info: Info) => new Response(info.addres
 const limited = fetched(limiter, handler, { ip: (_, info) => info.address });
 expectTypeOf(limited).toEqualTypeOf<(request: Request, info: Info) => Promise<Response>>();
 expectTypeOf(next(limiter, (request: Request) => new Response(request.url))).returns.toEqualTypeOf<Promise<Response>>();
+
+const settling = fetched(limiter, async (request: Limited<Request>) => {
+  expectTypeOf(request.rateLimit).toEqualTypeOf<Granted | undefined>();
+  await request.rateLimit?.giveBack();
+  return new Response();
+});
+settling(new Request("https://example.com"));
 
 // @ts-expect-error a limiter is needed
 express({ limits: [] });

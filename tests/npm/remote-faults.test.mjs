@@ -239,6 +239,32 @@ test("an answer of the server's own `on_error` names the lease and the reservati
   await assert.rejects(limiter.reset("a"), { code: "UNAVAILABLE", message: "the store is away" });
 });
 
+test("what is no answer to middleware lets a request pass only as the option says", async (t) => {
+  let answer;
+  const url = await serve(t, createServer((request, response) => json(answer)(request, response)));
+  const [closed, open] = ["closed", "open"].map((onError) => of(url, { onError }));
+  const header = { name: "ratelimit", value: "a" };
+  const body = JSON.stringify({ type: "urn:tidegate:denied", status: 403 });
+  const admission = { policy: "p", headers: [header] };
+  for (const wrong of [
+    { ...admission, policy: "q" }, { policy: "p" }, { ...admission, headers: {} }, { ...admission, headers: [["ratelimit", "a"]] },
+    { ...admission, headers: [{ ...header, value: 1 }] }, { ...admission, headers: [{ ...header, name: "set-cookie" }] },
+    { ...admission, refusal: true }, { ...admission, refusal: { status: 200, body } }, { ...admission, refusal: { status: 403, body: "no" } },
+    { ...admission, refusal: { status: 403, body: body.replace("denied", "unauthorized") } }, { ...admission, refusal: { status: 403, body: body + " ".repeat(16_384) } },
+    { ...admission, lease: { name: 1, renew_every_us: 1 } }, { ...admission, lease: { name: "a" } }, { ...admission, reservation: { id: "a", units: -1 } },
+    { ...admission, grant: { at_us: 1 } }, { ...admission, remaining: "1" },
+  ]) {
+    answer = wrong;
+    assert.equal((await closed.admit("a")).refusal?.status, 503, JSON.stringify(wrong));
+    assert.deepEqual(await open.admit("a"), { headers: [] });
+  }
+  answer = { ...admission, lease: { name: "a", renew_every_us: 1 }, grant: { at_us: 1, units: 2 }, remaining: 3 };
+  const passed = { headers: [["ratelimit", "a"]], lease: { name: "a", renewEveryUs: 1 }, grant: { atUs: 1, units: 2 }, remaining: 3 };
+  assert.deepEqual(await closed.admit("a"), passed);
+  answer = { ...admission, refusal: { status: 403, body } };
+  assert.deepEqual(await open.admit("a"), { headers: [["ratelimit", "a"]], refusal: { status: 403, body } });
+});
+
 test("decisions that are not those of a batch: none of it is granted", async (t) => {
   let answer;
   const url = await serve(t, createServer((_, response) => json(answer)(_, response)));

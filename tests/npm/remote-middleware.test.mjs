@@ -21,6 +21,12 @@ allow = ["root"]
 [policies.jobs]
 limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "30s" }]
 
+[policies.plans]
+limits = [
+  { algorithm = "fixed_window", name = "plan", limit = 5, period = "36500d", payer = true },
+  { algorithm = "fixed_window", name = "more", limit = 5, period = "36500d", payer = true },
+]
+
 [policies.shed]
 limits = [{ algorithm = "utilization" }]
 `;
@@ -31,7 +37,7 @@ const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token
 const FIELDS = ["ratelimit", "ratelimit-policy", "retry-after", "content-type", "cache-control"];
 
 /** What a server answers to a user, without spans and times. */
-async function ask(port, user, cost) {
+async function ask(port, user = "alice", cost = 1) {
   const response = await fetch(`http://127.0.0.1:${port}/`, { headers: { "x-user": user, "x-cost": String(cost) } });
   const headers = FIELDS.map((name) => response.headers.get(name)?.replace(/t=\d+/g, "t"));
   if (response.status === 200) return [200, await response.text(), ...headers.slice(0, 2)];
@@ -74,7 +80,7 @@ test("a server that is away: the request passes or gets 503, as the option says"
 });
 
 test("what is set up wrongly is an error of the application, and no answer of the client's", async (t) => {
-  for (const limiter of [of("jobs"), of("none"), of("api", { token: "wrong" })]) {
+  for (const limiter of [of("none"), of("api", { token: "wrong" }), [of("plans"), of("api")]]) {
     const port = await serve(t, await servers.fetch(limiter, options, async () => "hello"));
     const { status } = await fetch(`http://127.0.0.1:${port}/`, { headers: { "x-user": "alice", "x-cost": "1" } });
     assert.equal(status, 500);
@@ -89,15 +95,66 @@ test("a limiter in memory before one at a server: if the server refuses, the uni
   assert.equal(memory.peek("both").remaining, 45);
 });
 
+test("limiters at servers before others: if one refuses, units, leases and reservations come back", async (t) => {
+  const memory = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 2, period: "36500d" }] });
+  const [api, jobs] = [of("api"), of("jobs")];
+  const port = await serve(t, await servers.express([api, jobs, memory], { key: () => "undone" }, async () => "hello"));
+  for (let time = 0; time < 2; time++) assert.equal((await ask(port)).at(0), 200);
+  assert.equal((await ask(port)).at(0), 429);
+  assert.equal((await api.peek("undone")).remaining, 3, "two requests have passed");
+  const headers = (await fetch(`http://127.0.0.1:${port}/`)).headers.get("ratelimit-policy");
+  assert.equal(headers, '"policy";q=2;w=3153600000', "the refusal is that of the last");
+  const last = await serve(t, await servers.express([memory, of("plans")], { key: () => "last" }, async () => "hello"));
+  assert.equal((await ask(last)).at(0), 200, "payers may stand last");
+  const free = async () => (await jobs.peek("undone", { cost: 1 })).allowed;
+  for (const end = Date.now() + 10_000; !await free();) assert.ok(Date.now() < end, "each lease is released");
+});
+
+test("a lease is held until the response has ended, and what the handler gives back is back at once", async (t) => {
+  const [jobs, api] = [of("jobs"), of("api")];
+  let passed;
+  const holding = new Promise((resolve) => { passed = resolve; });
+  let release;
+  const released = new Promise((resolve) => { release = resolve; });
+  const port = await serve(t, await servers.hono(jobs, { key: () => "held" }, async () => (passed(), released)));
+  const first = fetch(`http://127.0.0.1:${port}/`);
+  await holding;
+  const second = await fetch(`http://127.0.0.1:${port}/`);
+  assert.deepEqual([second.status, second.headers.get("ratelimit-policy")], [429, '"jobs";q=1;qu="concurrent-requests"']);
+  release("hello");
+  assert.equal(await (await first).text(), "hello");
+  const free = async () => (await jobs.peek("held", { cost: 1 })).allowed;
+  for (const end = Date.now() + 10_000; !await free();) assert.ok(Date.now() < end);
+
+  const giving = await serve(t, await servers.next(api, { key: () => "given", cost: 2 }, async (_, granted) => {
+    const { keys, remaining } = granted;
+    await granted.giveBack();
+    return JSON.stringify([keys, remaining, (await api.peek("given")).remaining]);
+  }));
+  assert.equal(await (await fetch(`http://127.0.0.1:${giving}/`)).text(), '[["given"],3,5]');
+});
+
+test("an older form of the headers is that of the limiter in memory", async (t) => {
+  for (const headers of ["draft-7", "draft-6", "x-ratelimit"]) {
+    const all = await Promise.all([new Limiter(POLICIES, { policy: "api" }), of("api")].map(async (limiter) => {
+      const port = await serve(t, await servers.koa(limiter, { key: () => headers, headers }, async () => "hello"));
+      const response = await fetch(`http://127.0.0.1:${port}/`);
+      return [...response.headers].filter(([name]) => name.includes("ratelimit")).map(([name, value]) => [name, /reset/.test(name) ? "" : value.replace(/t=\d+/, "t")]);
+    }));
+    assert.ok(all[0].length > 1, headers);
+    assert.deepEqual(all[1], all[0]);
+  }
+  const port = await serve(t, await servers.fetch(of("api"), { key: () => "k", headers: "draft-1" }, async () => "hello"));
+  assert.equal((await fetch(`http://127.0.0.1:${port}/`)).status, 500);
+});
+
 test("options that only a limiter with the policy has are refused", async () => {
   const { rateLimit } = await load(folder, "tidegate/express");
   const memory = new Limiter(toml(POLICIES), { policy: "api" });
   const { key } = options;
   for (const [limiters, given, message] of [
     [of("api"), {}, /^`options.key`: expected a function/],
-    [of("api"), { key, headers: "draft-6" }, /^`options.headers`: expected none/],
     [of("api"), { key, actual: 1 }, /^`options.actual`: expected none/],
-    [[of("api"), memory], { key }, /^`limiters`: expected a RemoteLimiter last/],
     [of("api"), { key, keys: 1 }, /found `keys`$/],
   ]) {
     assert.throws(() => rateLimit(limiters, given), { code: "INVALID_OPTION", message });

@@ -1,8 +1,9 @@
 // Every documented use of `tidegate/remote`, checked by TypeScript.
 import { expectTypeOf } from "expect-type";
 import RemoteDefault, {
-  LimiterError, RemoteLimiter, type Answer, type AsyncLimiter, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Reservation,
+  LimiterError, RemoteLimiter, type Answer, type AsyncLimiter, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Ran, type Reservation,
 } from "tidegate/remote";
+import type { Admission } from "tidegate";
 import { RedisLimiter } from "tidegate/redis";
 import { rateLimit } from "tidegate/express";
 
@@ -26,6 +27,14 @@ expectTypeOf(limiter.check("a", { cost: 1, ...once })).toEqualTypeOf<Promise<Dec
 expectTypeOf(limiter.peek("a", { cost: 1, class: "default", signal })).toEqualTypeOf<Promise<Answer>>();
 expectTypeOf(limiter.decide("a", { class: "default", lease: "b", signalPpm: 1, ...once })).toExtend<Promise<Answer>>();
 expectTypeOf(limiter.acquire("a", once)).toExtend<Promise<HeldAnswer>>();
+expectTypeOf(limiter.run("a", async ({ aborted }) => String(aborted), once)).toEqualTypeOf<Promise<Ran<string>>>();
+limiter.decide("a", { cost: 2 }).then((grant) => grant.refund(1, once));
+expectTypeOf(limiter.admit("a", { cost: 1, headers: "draft-6", reserves: true, isOneOfSeveral: true, mayComeBack: true })).toEqualTypeOf<Promise<Admission>>();
+expectTypeOf(limiter.giveBack("a", { headers: [] })).toEqualTypeOf<Promise<void>>();
+// @ts-expect-error: a function is needed
+limiter.run("a");
+// @ts-expect-error: no server reads it, so it is in milliseconds
+new RemoteLimiter({ url: "https://limiter.example", policy: "api", deadline: "1s" });
 expectTypeOf(limiter.renew("a", "lease", { count: 1, signal })).toEqualTypeOf<Promise<HeldAnswer>>();
 expectTypeOf(limiter.release("a", "lease", { signal })).toEqualTypeOf<Promise<HeldAnswer>>();
 expectTypeOf(limiter.budget("a", "lease", { wants: 1 })).toEqualTypeOf<Promise<HeldAnswer>>();
@@ -41,6 +50,7 @@ export async function served(limiter: AsyncLimiter): Promise<number | undefined>
   const answer = await limiter.check("a", { cost: 2 });
   if (answer.degraded === undefined) expectTypeOf(answer.retryAfterUs).toEqualTypeOf<number>();
   await using grant = await limiter.acquire("a", { lease: "b" });
+  expectTypeOf((await limiter.run("a", () => "done")).value).toEqualTypeOf<string | undefined>();
   expectTypeOf(grant.lease).toEqualTypeOf<string>();
   expectTypeOf(grant.refund(1)).toEqualTypeOf<Promise<number>>();
   expectTypeOf(grant.release()).toEqualTypeOf<Promise<boolean>>();

@@ -7,12 +7,14 @@ import { after, test } from "node:test";
 
 import { Redis } from "ioredis";
 
+import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
 
 const folder = install();
 const { Limiter } = await load(folder);
 const { RedisLimiter } = await load(folder, "tidegate/redis");
+const { RemoteLimiter } = await load(folder, "tidegate/remote");
 
 const redis = await startServer();
 const client = new Redis({ path: redis.path });
@@ -24,6 +26,23 @@ after(async () => {
 const START = 1_700_000_000_000;
 const places = { algorithm: "concurrency", capacity: 1, time_to_live: "30s" };
 const JOBS = { limits: [places] };
+
+const host = await startHost(`
+[policies.jobs]
+limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "30s" }]
+[policies.short]
+limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "600ms" }]
+[policies.shadow]
+shadow = true
+allow = ["free"]
+deny = ["denied"]
+limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "1h" }]
+[policies.window]
+limits = [{ algorithm = "fixed_window", limit = 5, period = "1h" }]
+`);
+after(() => host.stop());
+/** The server has a clock of its own. */
+const remote = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "secret", deadlineMs: 30_000, ...options });
 
 /** Mocks the clock and the timers. */
 function mocked(t) {
@@ -176,6 +195,50 @@ test("the limits of a call hold for its renewals", async (t) => {
   seen.end();
   await running;
   assert.equal(jobs.peek("a", { limits }).remaining, 2);
+});
+
+test("at a server: the lease is held while the function runs, and then released", async () => {
+  const jobs = remote("jobs");
+  const { seen, fn } = job();
+  const running = jobs.run("held", fn);
+  await until(() => seen.signal);
+  const refused = await jobs.run("held", () => assert.fail("it was refused"));
+  assert.deepEqual([refused.allowed, refused.retryAfterUs > 20_000_000, "value" in refused, "renewEveryUs" in refused], [false, true, false, false]);
+  seen.end("done");
+  const { allowed, value } = await running;
+  assert.deepEqual([allowed, value, seen.signal.aborted], [true, "done", false]);
+  await assert.rejects(jobs.run("held", async () => { throw new RangeError("its own"); }), { name: "RangeError" });
+  assert.equal((await jobs.acquire("held")).allowed, true);
+  for (const [given, message] of [
+    [["a"], "`fn`: expected a function, found undefined"], [["a", fn, { now: 5 }], /^`request`: expected .*, found `now`$/], [[5, fn], /^`key`: expected a string/],
+  ]) {
+    await assert.rejects(jobs.run(...given), { name: "ArgumentError", message });
+  }
+  await assert.rejects(remote("window").run("a", fn), { code: "INVALID_REQUEST", message: /lease/ });
+  assert.equal((await remote("window").peek("a")).remaining, 5);
+});
+
+test("at a server: the lease is renewed three times in its time to live, and the signal tells that it is lost", async () => {
+  const renewed = [];
+  const noting = (url, init) => (init.method === "PUT" && renewed.push(url), fetch(url, init));
+  const short = remote("short", { fetch: noting });
+  const { seen, fn } = job();
+  const running = short.run("a", fn, { lease: "mine" });
+  await until(() => renewed.length > 6);
+  assert.equal(seen.signal.aborted, false, "longer than its time to live");
+  await short.release("a", "mine");
+  await until(() => seen.signal.aborted);
+  assert.equal(seen.signal.reason.code, "LEASE_LOST");
+  seen.end("too late");
+  assert.equal((await running).value, "too late");
+});
+
+test("at a server: what needs no lease loses none", async () => {
+  const shadow = remote("shadow");
+  await shadow.acquire("a");
+  for (const key of ["a", "free"]) assert.equal((await shadow.run(key, (signal) => signal.aborted)).value, false);
+  const away = remote("jobs", { url: "http://127.0.0.1:1", onError: "open" });
+  assert.equal((await away.run("a", (signal) => signal.aborted)).value, false, "onError lets it pass without a lease");
 });
 
 test("a Redis that does not answer for the time to live loses the lease", async (t) => {

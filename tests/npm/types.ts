@@ -2,7 +2,7 @@
 import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
-  Admission, Answer, Budget, CheckOptions, Committed, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
+  Admission, AdmitOptions, Answer, Budget, CheckOptions, Committed, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
   OlderHeaders, Options, Policy, PolicyFile, Ran, Report, ReporterDecision, ReporterOptions, Request, Reservation, ReserveRequest, Signal, Span, WaitOptions,
   WantedBudget,
 } from "tidegate";
@@ -186,7 +186,8 @@ limiter.size = 5;
 expectTypeOf(limiter.prepare).toEqualTypeOf<<T extends object>(options: T, among?: { isLast: boolean }) => T>();
 expectTypeOf(limiter.keyOf).returns.toEqualTypeOf<string | Admission>();
 expectTypeOf(limiter.keyOf).toBeCallableWith({ header: () => undefined, query: "", ip: "192.0.2.1" });
-expectTypeOf(limiter.admit).toEqualTypeOf<(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }) => Admission>();
+expectTypeOf(limiter.admit).toEqualTypeOf<(key: string, options?: AdmitOptions) => Admission>();
+expectTypeOf<AdmitOptions>().toEqualTypeOf<{ cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean; mayComeBack?: boolean }>();
 expectTypeOf(limiter.giveBack).toEqualTypeOf<(key: string, admission: Admission) => void>();
 expectTypeOf<OlderHeaders>().toEqualTypeOf<"draft-6" | "draft-7" | "x-ratelimit">();
 expectTypeOf<Admission>().toEqualTypeOf<{

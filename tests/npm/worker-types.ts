@@ -1,7 +1,7 @@
 // The tests compile this file and never run it. It says what `tidegate/worker` must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
 import { Keys, Policies, Tidegate, tidegate } from "tidegate/worker";
-import type { Check, Decision, Key, LimitDecision, Repeatable } from "tidegate/worker";
+import type { Check, Decision, Key, LimitDecision, OfGrant, Repeatable } from "tidegate/worker";
 
 const handler = tidegate("[policies.api]");
 expectTypeOf(handler.fetch).toEqualTypeOf<(request: Request, env: unknown, context: unknown) => Promise<Response>>();
@@ -10,9 +10,9 @@ expectTypeOf(Policies).toBeConstructibleWith({}, {});
 expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "reserve" | "commit" | "refund">();
 expectTypeOf<Tidegate["fetch"]>().toEqualTypeOf<(request: Request) => Promise<Response>>();
 expectTypeOf<Tidegate["peek"]>().returns.toEqualTypeOf<Promise<Decision>>();
-expectTypeOf<Tidegate["refund"]>().toEqualTypeOf<(unused: Key & Repeatable & { units: number }) => Promise<Decision>>();
+expectTypeOf<Tidegate["refund"]>().toEqualTypeOf<(unused: Key & Repeatable & { units: number } & (OfGrant | { granted_at_us?: never; granted?: never })) => Promise<Decision>>();
 expectTypeOf<Omit<Decision, keyof LimitDecision>>().toEqualTypeOf<{
-  policy: string; at_us: number; limits: LimitDecision[]; denied?: true; would_allow?: boolean; lease?: string; live?: boolean; factor?: number; degraded?: string;
+  policy: string; at_us: number; limits: LimitDecision[]; denied?: true; would_allow?: boolean; lease?: string; renew_every_us?: number; live?: boolean; factor?: number; degraded?: string;
   id?: string; reserved?: number; expires_at_us?: number; charged?: number; late?: boolean;
 }>();
 

@@ -179,6 +179,7 @@ impl<'a> Route<'a> {
             "/v1/refund" => Self::Post(Call::Refund),
             "/v1/budget" => Self::Post(Call::Budget),
             "/v1/report" => Self::Post(Call::Report),
+            "/v1/admit" => Self::Post(Call::Admit),
             "/v1/overrides" => Self::Policies(PolicyRoute::Overrides),
             "/v1/policies" => Self::Policies(PolicyRoute::InForce),
             "/v1/policies/history" => Self::Policies(PolicyRoute::History),

@@ -59,6 +59,7 @@
 //! # What is where
 //!
 //! - [`exchange`](Exchange): the state machine.
+//! - `admission`: what middleware that asks a server is told.
 //! - `api`: the calls of the HTTP API, by their paths. `gateway`: the requests that pass to an upstream.
 //! - `several`: several policies on one request, one after another.
 //! - `meter`: the cost of a request, read from its answer.
@@ -78,6 +79,7 @@ extern crate alloc;
 extern crate std;
 
 mod access;
+mod admission;
 mod answer;
 mod api;
 mod exchange;
@@ -97,6 +99,7 @@ mod state;
 mod tests;
 
 pub use access::{Access, InvalidToken, Tokens};
+pub use admission::Granted;
 pub use answer::headers::OlderForm;
 pub use answer::problem::{
     internal_error, invalid_policies, invalid_request, misconfigured, problem_type,

@@ -11,6 +11,7 @@ use tidegate_gate::{
     ReserveForm, Resolved, Route, RoutePolicy, Timestamp,
 };
 
+use crate::admission::AdmissionAnswer;
 use crate::answer::headers::OlderForm;
 use crate::answer::problem::{self, Problem, answer_json, internal_error, invalid_request};
 use crate::answer::{CheckResult, Outcome, forms, headers};
@@ -50,12 +51,22 @@ pub struct Check {
 pub(crate) enum Form {
     /// One check in JSON.
     Single,
+    /// One check that acquires a lease, in JSON.
+    Lease,
     /// Several checks in JSON.
     Batch,
     /// Several checks in JSON, which are decided one after another.
     AllOrNothing,
     /// A status and header fields.
     Gate,
+    /// What becomes of a request behind middleware, in JSON.
+    Admission {
+        form: FieldForm,
+        /// Whether others decide on the request later, so that what it was granted may have to come back.
+        may_come_back: bool,
+        /// A function, because a program that has no API then has no JSON of an admission in it.
+        answer: AdmissionAnswer,
+    },
     /// The request passes, with the header fields in this form, or gets a refusal.
     Pass(Box<Pass>, FieldForm),
 }
@@ -63,8 +74,8 @@ pub(crate) enum Form {
 /// The form of the fields about limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldForm {
-    older: Option<OlderForm>,
-    is_one_of_several: bool,
+    pub(crate) older: Option<OlderForm>,
+    pub(crate) is_one_of_several: bool,
 }
 
 /// A request that lacks only its keys.
@@ -277,6 +288,12 @@ impl Check {
         self.asked.resolved()
     }
 
+    /// What was asked.
+    #[must_use]
+    pub const fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
     /// The operation to do.
     #[must_use]
     pub const fn operation(&self) -> Operation {
@@ -339,7 +356,7 @@ impl Plan {
                           another request";
             return Served::Response(Problem::IdempotencyKeyReused.response(detail.to_string()));
         }
-        let is_one_of_several = matches!(&form, Form::Pass(_, form) if form.is_one_of_several);
+        let is_one_of_several = matches!(&form, Form::Pass(_, form) | Form::Admission { form, .. } if form.is_one_of_several);
         let results = checks.iter().zip(&outcomes);
         let results: Vec<_> = results
             .map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome, is_one_of_several })
@@ -348,14 +365,18 @@ impl Plan {
             (Form::Pass(pass, form), [result]) => {
                 pass_on(*pass, result, form.older, metering.as_ref())
             }
+            (Form::Admission { form, answer, .. }, [result]) => {
+                Served::Response(answer.0(result, form.older))
+            }
             (Form::Gate, [result]) => Served::Response(gate(result, None)),
-            (Form::Single, [result]) => Served::Response(single(result)),
+            (Form::Single, [result]) => Served::Response(single(result, forms::single)),
+            (Form::Lease, [result]) => Served::Response(single(result, forms::lease)),
             (_, results) => Served::Response(answer_json(200, forms::batch(results))),
         }
     }
 }
 
-fn single(result: &CheckResult<'_>) -> Response {
+fn single(result: &CheckResult<'_>, json: fn(&CheckResult<'_>) -> String) -> Response {
     match result.outcome {
         // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
         Outcome::Unavailable(reason)
@@ -364,7 +385,7 @@ fn single(result: &CheckResult<'_>) -> Response {
             Problem::ReducedCapacity.response(reason.clone())
         }
         outcome => {
-            let mut response = answer_json(200, forms::single(result));
+            let mut response = answer_json(200, json(result));
             if let Outcome::Decided(verdict) = outcome {
                 headers::add(&mut response.headers, result, verdict, None);
             }
@@ -387,7 +408,7 @@ pub(crate) fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Respons
     response
 }
 
-fn pass_on(
+pub(crate) fn pass_on(
     mut pass: Pass,
     result: &CheckResult<'_>,
     form: Option<OlderForm>,

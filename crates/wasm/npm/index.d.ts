@@ -325,6 +325,20 @@ export interface Admission {
   readonly remaining?: number;
 }
 
+/** What middleware asks about a request. */
+export interface AdmitOptions {
+  /** The units that it takes. Default: the policy's cost. */
+  cost?: number;
+  /** An older form of the headers. */
+  headers?: OlderHeaders;
+  /** Whether the cost is an estimate, which is reserved. */
+  reserves?: boolean;
+  /** Whether other limiters decide on the request too, so that names of limits begin with the name of the policy. */
+  isOneOfSeveral?: boolean;
+  /** Whether one of them decides later. Then a policy with a `payer` is an error, because its units could not come back. */
+  mayComeBack?: boolean;
+}
+
 /** The load that was offered in one part of 6 s. */
 export interface Report {
   /** The units that passed. */
@@ -529,7 +543,7 @@ export class Limiter {
    * a request beyond the limit. If it `reserves`, the units of its cost are held until they are committed. If the limiter
    * `isOneOfSeveral`, names of limits in the headers begin with the name of the policy.
    */
-  admit(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Admission;
+  admit(key: string, options?: AdmitOptions): Admission;
 
   /** Gives back what a request was granted: its units come back, and its lease or reservation is released. */
   giveBack(key: string, admission: Admission): void;

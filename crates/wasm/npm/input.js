@@ -115,16 +115,17 @@ export function headerValue(name, value) {
 /**
  * The options of `admit`.
  *
- * @type {(options: unknown) => { cost?: number, headers?: string, reserves?: boolean, isOneOfSeveral?: boolean }}
+ * @type {(options: unknown) => { cost?: number, headers?: string, reserves?: boolean, isOneOfSeveral?: boolean, mayComeBack?: boolean }}
  */
 export function admissionOptions(options) {
-  const names = ["cost", "headers", "reserves", "isOneOfSeveral"];
-  const { cost, headers, reserves, isOneOfSeveral } = known("options", "INVALID_REQUEST", options, names);
+  const names = ["cost", "headers", "reserves", "isOneOfSeveral", "mayComeBack"];
+  const { cost, headers, reserves, isOneOfSeveral, mayComeBack } = known("options", "INVALID_REQUEST", options, names);
   requireType("isOneOfSeveral", "INVALID_REQUEST", isOneOfSeveral, "boolean", OPTIONAL);
+  requireType("mayComeBack", "INVALID_REQUEST", mayComeBack, "boolean", OPTIONAL);
   requireType("reserves", "INVALID_REQUEST", reserves, "boolean", OPTIONAL);
   requireType("cost", "INVALID_COST", cost, "number", OPTIONAL);
   requireText("headers", "INVALID_OPTION", headers, OPTIONAL);
-  return { cost, headers, reserves, isOneOfSeveral };
+  return { cost, headers, reserves, isOneOfSeveral, mayComeBack };
 }
 
 /**

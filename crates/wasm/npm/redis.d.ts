@@ -214,6 +214,17 @@ export interface AsyncLimiter<Own = object> {
   acquire(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<HeldGrant<Own>>;
 
   /**
+   * Acquires a lease, calls `fn` if the answer allows it, and releases the lease when `fn` has ended, also if it throws. Meanwhile the
+   * lease is renewed, each time that a third of its time to live has passed. The timers keep no process alive.
+   *
+   * @param fn gets a signal, which is aborted if the lease is lost, with an error `LEASE_LOST`: then others may hold its place. It is
+   *   lost, too, if nobody could be asked for its time to live
+   * @param request a request as of `acquire`
+   * @throws {LimiterError} as `acquire`, and what `fn` throws
+   */
+  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<memory.Request, OfMemory>): Promise<Ran<T>>;
+
+  /**
    * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
    *
    * @param options `count`: sets the number of the owner's connections; less than 2^32
@@ -320,18 +331,7 @@ export interface RedisLimiter extends AsyncLimiter<Options> {
   waitFor(key: string, options?: Omit<memory.WaitOptions, "limits">): Promise<Grant>;
   decide(key: string, request?: Request): Promise<Grant>;
   acquire(key: string, request?: Request): Promise<HeldGrant>;
-
-  /**
-   * Acquires a lease, calls `fn` if the answer allows it, and releases the lease when `fn` has ended, also if it throws. Meanwhile the
-   * lease is renewed, each time that a third of its time to live has passed. The timers keep no process alive.
-   *
-   * @param fn gets a signal, which is aborted if the lease is lost, with an error `LEASE_LOST`: then others may hold its place. It is
-   *   lost, too, if Redis could not be asked for its time to live
-   * @param request a request as of `acquire`, without `now`: a lease that is renewed goes by the clock
-   * @throws {LimiterError} as `acquire`, and what `fn` throws
-   */
   run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
-
   reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
 
   /** Checks the options of middleware, as `prepare` of a `Limiter` does. */
@@ -341,7 +341,7 @@ export interface RedisLimiter extends AsyncLimiter<Options> {
   keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | memory.Admission;
 
   /** Decides on a request as middleware does, as `admit` of a `Limiter` does. If Redis cannot be asked, the policy's `on_error` decides. */
-  admit(key: string, options?: { cost?: number; headers?: memory.OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<memory.Admission>;
+  admit(key: string, options?: memory.AdmitOptions): Promise<memory.Admission>;
 
   /**
    * Gives back what a request was granted: its units come back, and its lease or reservation is released.

@@ -5,11 +5,11 @@
  */
 
 import type * as memory from "tidegate";
-import type { Answer, AsyncLimiter, Decision, Grant, HeldGrant, OfMemory, Reservation } from "tidegate/redis";
+import type { Answer, AsyncLimiter, Decision, Grant, HeldGrant, OfMemory, Ran, Reservation } from "tidegate/redis";
 
 export type { ErrorCode, LimitAnswer, Signal, Span } from "tidegate";
 export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
-export type { Answer, AsyncLimiter, Committed, Decision, Degraded, Grant, Granted, HeldAnswer, HeldGrant, OfMemory, Reservation, Undegraded } from "tidegate/redis";
+export type { Answer, AsyncLimiter, Committed, Decision, Degraded, Grant, Granted, HeldAnswer, HeldGrant, OfMemory, Ran, Reservation, Undegraded } from "tidegate/redis";
 
 /** The options of a limiter that asks a server. */
 export interface RemoteLimiterOptions {
@@ -68,6 +68,7 @@ export interface RemoteLimiter extends Omit<AsyncLimiter<CallOptions>, "explain"
   check(key: string, options?: CheckOptions): Promise<Decision>;
   decide(key: string, request?: Request): Promise<Grant<OnceOptions>>;
   acquire(key: string, request?: Request): Promise<HeldGrant<OnceOptions>>;
+  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Request): Promise<Ran<T>>;
   reserve(key: string, request?: ReserveRequest): Promise<Reservation>;
   refund(key: string, units: number, options?: OnceOptions): Promise<Answer>;
 
@@ -77,12 +78,15 @@ export interface RemoteLimiter extends Omit<AsyncLimiter<CallOptions>, "explain"
   /** No key: the server refuses a request for which the function `key` finds none. */
   keyOf(): string;
 
+  /** Decides on a request as middleware does, by `POST /v1/admit` of the server. If it does not answer, `onError` decides. */
+  admit(key: string, options?: memory.AdmitOptions): Promise<memory.Admission>;
+
   /**
-   * Decides on a request as middleware does, by `GET /v1/gate` of the server.
+   * Gives back what a request was granted: its units come back, and its lease or reservation is released.
    *
-   * @throws {LimiterError} `INVALID_REQUEST` under a policy with leases, which the call cannot hold
+   * @throws {LimiterError} `UNAVAILABLE` if the server does not answer
    */
-  admit(key: string, options?: { cost?: number }): Promise<memory.Admission>;
+  giveBack(key: string, admission: memory.Admission): Promise<void>;
 }
 
 export default RemoteLimiter;

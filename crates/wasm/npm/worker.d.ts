@@ -167,6 +167,8 @@ export interface Decision extends Omit<LimitDecision, "name" | "shadow" | "zone_
   would_allow?: boolean;
   /** The name of the lease that the operation concerns. */
   lease?: string;
+  /** After which time to renew the lease that was acquired, in microseconds. */
+  renew_every_us?: number;
   /** Whether the lease was live. */
   live?: boolean;
   /** The id of the reservation that the operation concerns. */

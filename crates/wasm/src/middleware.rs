@@ -8,8 +8,8 @@ use tidegate_gate::{
     Chance, Gateway, JoinedSources, Limits, Operation, Policy, Resolved, Timestamp,
 };
 use tidegate_http::{
-    Check, Exchange, Head, Keyed, OlderForm, Outcome, Pass, Response, Served, Step, internal_error,
-    key_headers,
+    Exchange, Granted, Head, Keyed, OlderForm, Outcome, Pass, Response, Served, Step,
+    internal_error, key_headers,
 };
 
 use crate::failure::Failure;
@@ -112,7 +112,7 @@ impl Asking {
     /// Takes what the store has decided.
     pub(crate) fn decided(&mut self, outcome: Outcome) {
         if let Step::Decide([check]) = self.exchange.step() {
-            self.granted = Granted::of(check, &outcome);
+            self.granted = Granted::of(check.asked(), &outcome);
         }
         self.exchange.decided([outcome].into());
     }
@@ -128,28 +128,6 @@ pub(crate) enum Next {
     Done(String),
 }
 
-/// What a request was granted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Granted {
-    at: Timestamp,
-    /// The units that can come back of a grant that reserves nothing.
-    units: u64,
-    remaining: u64,
-}
-
-impl Granted {
-    fn of(check: &Check, outcome: &Outcome) -> Self {
-        let Outcome::Decided(verdict) = outcome else { return Self::default() };
-        let undone = check.undone(outcome);
-        let units = undone.iter().find_map(|undo| match undo.operation() {
-            Operation::RefundOf(grant, _) => Some(grant.units),
-            _ => None,
-        });
-        let (at, remaining) = (verdict.at, verdict.decision.remaining());
-        Self { at, units: units.unwrap_or_default(), remaining }
-    }
-}
-
 fn refused(Response { status, headers, body }: &Response) -> String {
     let mut fields = Fields::with_capacity(body.len());
     fields.number(u64::from(*status)).text(body).text("").number(0).text("").number(0);
@@ -158,7 +136,7 @@ fn refused(Response { status, headers, body }: &Response) -> String {
 }
 
 fn passed(Pass { headers, leases, reservations, .. }: &Pass, granted: Granted) -> String {
-    let Granted { at, units, remaining } = granted;
+    let Granted { at, units, remaining, .. } = granted;
     let lease = leases.first().map(|lease| (lease.name.as_str(), lease.renew_every.0));
     let (name, every_us) = lease.unwrap_or_default();
     let reservation = reservations.first().map(|one| (one.id.as_str(), one.meter.estimate()));

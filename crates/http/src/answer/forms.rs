@@ -7,10 +7,23 @@ use tidegate_gate::{Decision, Effect};
 
 use super::json::{Object, object};
 use super::{CheckResult, Outcome};
+use crate::served::Lease;
 use tidegate_gate::Limits;
 
 pub(crate) fn single(result: &CheckResult<'_>) -> String {
     object(|it| write(result, it))
+}
+
+/// The answer to a request for a lease.
+pub(crate) fn lease(result: &CheckResult<'_>) -> String {
+    object(|it| {
+        write(result, it);
+        let lease = match result.outcome {
+            Outcome::Decided(verdict) => Lease::of(result.asked, verdict),
+            Outcome::Unavailable(_) => None,
+        };
+        it.some("renew_every_us", lease.map(|lease| lease.renew_every.0)); // a third of its time to live
+    })
 }
 
 pub(crate) fn batch(results: &[CheckResult<'_>]) -> String {

@@ -11,8 +11,9 @@ use tidegate_gate::{
 };
 
 use super::idempotency::{self, IdempotencyKey};
+use crate::admission;
 use crate::answer::problem::{self, Problem};
-use crate::plan::{Check, Form, Plan};
+use crate::plan::{Check, FieldForm, Form, Plan};
 use crate::response::Response;
 use crate::several::keeps_units;
 
@@ -51,6 +52,8 @@ pub(crate) enum Call {
     Release(String),
     Budget,
     Report,
+    /// A request behind middleware.
+    Admit,
     /// The block of this key of this policy.
     Block(String, String),
 }
@@ -91,6 +94,15 @@ impl Call {
                  come back do not say which payer they belong to; found {policy}"
             )));
         }
+        if let (Form::Admission { may_come_back: true, .. }, [check]) = (&form, &*checks)
+            && check.asked.keeps_units()
+        {
+            let policy = Quoted(check.resolved().policy().name());
+            return Err(problem::invalid_request(alloc::format!(
+                "`policy`: expected a policy without `payer` before others, because units that come back do not say which \
+                 payer they belong to; found {policy}"
+            )));
+        }
         for check in checks.iter().filter(|_| acquires) {
             check.asked.require_lease().map_err(|error| problem::of(&error, ""))?;
         }
@@ -101,7 +113,7 @@ impl Call {
         let one = |target, ask| Ok(([Item { target, ask, draw: None }].into(), Form::Single));
         match self {
             Self::Check => check_or_batch(node),
-            Self::Acquire => Ok(([node.read()?].into(), Form::Single)),
+            Self::Acquire => Ok(([node.read()?].into(), Form::Lease)),
             Self::Renew(lease) => {
                 let fields = node.fields(&["policy", "key", "now_us", "count"])?;
                 one(Target::of(&fields)?, Ask::Renew { lease, count: fields.optional("count")? })
@@ -163,6 +175,7 @@ impl Call {
                 let (admitted, suppressed) = (fields.get("admitted")?, fields.get("suppressed")?);
                 one(target, Ask::Report { offered_at_us, admitted, suppressed })
             }
+            Self::Admit => admit(node),
             Self::Block(policy, key) => {
                 let fields = node.fields(&["for", "now_us"])?;
                 let ask = Ask::Block { r#for: fields.get("for")? };
@@ -170,6 +183,38 @@ impl Call {
             }
         }
     }
+}
+
+/// A request behind middleware.
+fn admit(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
+    let fields = node.fields(&[
+        "policy",
+        "key",
+        "cost",
+        "class",
+        "signal_ppm",
+        "now_us",
+        "draw",
+        "headers",
+        "reserves",
+        "one_of_several",
+        "may_come_back",
+    ])?;
+    let (cost, class) = (fields.optional("cost")?, fields.optional("class")?);
+    let signal_ppm = fields.optional("signal_ppm")?;
+    let ask = match fields.optional("reserves")? {
+        Some(true) => {
+            Ask::Reserve(ReserveForm { cost, class, signal_ppm, ..ReserveForm::default() })
+        }
+        _ => Ask::Check(CheckForm { cost, class, signal_ppm, ..CheckForm::default() }),
+    };
+    let form = FieldForm {
+        older: fields.optional("headers")?,
+        is_one_of_several: fields.optional("one_of_several")? == Some(true),
+    };
+    let may_come_back = fields.optional("may_come_back")? == Some(true);
+    let item = Item { target: Target::of(&fields)?, ask, draw: fields.optional("draw")? };
+    Ok(([item].into(), Form::Admission { form, may_come_back, answer: admission::ANSWER }))
 }
 
 /// A single check or a batch.

@@ -24,7 +24,7 @@ fn leases_are_acquired_renewed_and_released() {
     let first = server.post("/v1/leases", &about(",\"lease\":\"a\""));
     let expected = json!({
         "policy": "p", "allowed": true, "limit": 2, "remaining": 1, "retry_after_us": 0,
-        "reset_after_us": 30 * SECOND, "at_us": super::START, "lease": "a",
+        "reset_after_us": 30 * SECOND, "at_us": super::START, "lease": "a", "renew_every_us": 10 * SECOND,
         "limits": [{
             "name": "p", "allowed": true, "limit": 2, "remaining": 1, "retry_after_us": 0,
             "reset_after_us": 30 * SECOND,

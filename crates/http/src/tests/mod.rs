@@ -1,6 +1,7 @@
 //! Each call as an adapter drives it: good, bad, what it consumes, what it answers.
 
 mod access;
+mod admit;
 mod all_or_nothing;
 mod check;
 mod contract;

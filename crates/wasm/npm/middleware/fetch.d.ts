@@ -4,10 +4,13 @@
  * @module tidegate/fetch
  */
 
-import type { Limiter, Limiters, LimitersOf, MiddlewareOptions, Store } from "./options.js";
+import type { Granted, Limiter, Limiters, LimitersOf, MiddlewareOptions, Store } from "./options.js";
 
 export type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 export type { Granted, LimitersOf, Told } from "./options.js";
+
+/** A request as its handler gets it. A request that was skipped has no `rateLimit`. */
+export type Limited<Request> = Request & { rateLimit?: Granted };
 
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are
@@ -15,7 +18,7 @@ export type { Granted, LimitersOf, Told } from "./options.js";
  */
 export function rateLimit<Request, Rest extends unknown[], Response>(
   limiter: Limiters | LimitersOf<[request: Request, ...rest: Rest]>,
-  handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
+  handler: (request: Limited<Request>, ...rest: Rest) => Response | Promise<Response>,
   options?: MiddlewareOptions<[request: Request, ...rest: Rest]>,
 ): (request: Request, ...rest: Rest) => Promise<Response>;
 export default rateLimit;

@@ -12,8 +12,9 @@ export { MemoryStore } from "./store.js";
 export function rateLimit(limiter, handler, options) {
   const limit = limiting(limiter, options, fetchFacts);
   return async (request, ...rest) => {
-    const { headers, refusal, held } = await limit(request, ...rest);
+    const { headers, refusal, held, granted } = await limit(request, ...rest);
     if (refusal !== undefined) return new Response(refusal.body, { status: refusal.status, headers: /** @type {any} */ (headers) });
+    if (granted !== undefined) request.rateLimit = granted;
     const respond = async () => withHeaders(await handler(request, ...rest), headers);
     return held === undefined ? respond() : holdUntilRead(request, respond, held);
   };

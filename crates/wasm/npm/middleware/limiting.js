@@ -15,7 +15,7 @@ export class Limiting {
   #limiter;
   #options;
   #facts;
-  #isOneOfSeveral;
+  #among;
   /** @type {Store} */
   #store;
   #metering;
@@ -33,7 +33,7 @@ export class Limiting {
     this.#store = this.#options.store ?? new MemoryStore(limiter);
     this.#metering = this.#options.metering;
     this.#facts = facts;
-    this.#isOneOfSeveral = among !== undefined;
+    this.#among = among;
   }
 
   /** Whether the true cost is committed once the response has passed. */
@@ -72,7 +72,8 @@ export class Limiting {
     /** @type {Parameters<Store["check"]>[1]} */
     const asked = { cost: units, headers };
     if (this.isMetered) asked.reserves = true;
-    if (this.#isOneOfSeveral) asked.isOneOfSeveral = true;
+    if (this.#among !== undefined) asked.isOneOfSeveral = true;
+    if (this.#among?.isLast === false) asked.mayComeBack = true;
     const said = await this.#store.check(key, asked);
     const meter = said.reservation && this.#metering?.begin(said.reservation.units);
     return { ...said, held: said.lease || meter ? hold(this.#store, key, said, meter, onError) : undefined };

@@ -6,4 +6,5 @@
 
 export type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 export type { Granted, LimitersOf, Told } from "./options.js";
+export type { Limited } from "./fetch.js";
 export { rateLimit, rateLimit as default } from "./fetch.js";

@@ -1,4 +1,4 @@
-import type { Admission, Limiter, OlderHeaders } from "tidegate";
+import type { Admission, AdmitOptions, Limiter, OlderHeaders } from "tidegate";
 import type { RedisLimiter } from "tidegate/redis";
 import type { RemoteLimiter } from "tidegate/remote";
 
@@ -77,7 +77,7 @@ export interface Granted {
 /** A place where the states of keys are kept. */
 export interface Store {
   /** Decides on a request. */
-  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<Admission>;
+  check(key: string, options: AdmitOptions): Promise<Admission>;
   /** Renews a lease, and returns whether it was live. */
   renew(key: string, lease: string): Promise<boolean>;
   /** Releases a lease. */
@@ -123,4 +123,4 @@ export type CountIf = {
   value?: string;
 };
 
-export type { Admission, Limiter, OlderHeaders };
+export type { Admission, AdmitOptions, Limiter, OlderHeaders };

@@ -1,12 +1,15 @@
-// What the server says of a request behind middleware: `GET /v1/gate` answers with the response that a proxy would pass on.
+// What the server says of a request behind middleware: `POST /v1/admit`.
 import { coded } from "../errors.js";
 import { middlewareOptions } from "../input.js";
+import { fieldsOf, list, text, whole, wrong } from "./answer.js";
+import { parsed } from "./server.js";
 
 /** @import { Admission } from "../index.js" */
+/** @import { Read } from "./answer.js" */
 /** @import { Reply } from "./server.js" */
 
-/** The headers of a granted request, and those of a refusal. */
-const [GRANTED, REFUSED] = [["ratelimit", "ratelimit-policy"], ["ratelimit", "ratelimit-policy", "retry-after", "cache-control", "content-type"]];
+/** The headers that a client gets. */
+const HEADER = /^((x-)?ratelimit(-[a-z]+)?|retry-after|cache-control|content-type)$/;
 
 /** The problems that are the client's own. Any other says that the middleware is set up wrongly, or comes from elsewhere. */
 const OF_CLIENTS = [
@@ -37,32 +40,56 @@ const UNAVAILABLE = {
  */
 export function remoteMiddlewareOptions(options, among) {
   const read = middlewareOptions(options, among);
-  const lacking = ["actual", "countIf", "ifUnknown", "headers"].find((name) => read[name] !== undefined);
+  const lacking = ["actual", "countIf", "ifUnknown"].find((name) => read[name] !== undefined);
   if (lacking !== undefined) throw coded("INVALID_OPTION", `\`options.${lacking}\`: expected none, because only a limiter of \`tidegate\` has it`);
   if (read.key === undefined) throw coded("INVALID_OPTION", "`options.key`: expected a function, because only the server knows the policy's sources; found none");
-  if (among?.isLast === false) throw coded("INVALID_OPTION", "`limiters`: expected a RemoteLimiter last, because it gives nothing back; found it before another limiter");
   return read;
 }
 
 /**
  * What happens to a request; `undefined` if the reply does not say it.
  *
- * @type {(reply: Reply) => Admission | undefined}
+ * @type {(reply: Reply, policy: string) => Admission | undefined}
  */
-export function admissionOf({ status, headers, text }) {
-  const kept = (/** @type {string[]} */ names) => [...headers].filter(([name]) => names.includes(name));
-  // any other server may answer 204, too
-  if (status === 204) return headers.get("cache-control") === "no-store" ? { headers: kept(GRANTED) } : undefined;
-  const isProblem = headers.get("content-type") === "application/problem+json" && text.length <= MOST_PROBLEM;
-  if (!isProblem || !isOfClient(text, status)) return undefined;
-  return { headers: kept(REFUSED), refusal: { status, body: text } };
+export function admissionOf({ status, headers, text }, policy) {
+  if (status === 200) return admissionIn(text, policy);
+  const isProblem = headers.get("content-type") === "application/problem+json" && isOfClient(text, status);
+  if (!isProblem) return undefined;
+  return { headers: [...headers].filter(([name]) => HEADER.test(name)), refusal: { status, body: text } };
+}
+
+/** @type {Read} */
+const headers = (value, name) => (Array.isArray(value) ? value.map((header) => {
+  const { name, value } = fieldsOf(header, HEADER_FIELDS);
+  return [HEADER.test(name) ? name : wrong("headers"), value];
+}) : wrong(name));
+/** @type {Read} */
+const refusal = (value) => {
+  const found = fieldsOf(value, REFUSAL);
+  return isOfClient(found.body, found.status) ? found : wrong("refusal");
+};
+const [HEADER_FIELDS, REFUSAL] = [list({ name: text, value: text }), list({ status: whole, body: text })];
+const [LEASE, RESERVATION, GRANT] = [list({ name: text, renew_every_us: whole }), list({ id: text, units: whole }), list({ at_us: whole, units: whole })];
+const ADMISSION = [
+  ...list({ policy: text, headers }),
+  ...list({
+    refusal, lease: (value) => fieldsOf(value, LEASE), reservation: (value) => fieldsOf(value, RESERVATION), grant: (value) => fieldsOf(value, GRANT),
+    remaining: whole,
+  }, true),
+];
+
+/** @type {(text: string, policy: string) => Admission} */
+function admissionIn(text, policy) {
+  const { policy: own, ...admission } = fieldsOf(parsed(text), ADMISSION);
+  return own === policy ? admission : wrong("policy");
 }
 
 /** @type {(text: string, status: number) => boolean} */
 function isOfClient(text, status) {
+  if (text.length > MOST_PROBLEM || status < 400) return false;
   try {
     const problem = { __proto__: null, ...JSON.parse(text) };
-    return problem.status === status && status >= 400 && OF_CLIENTS.includes(problem.type);
+    return problem.status === status && OF_CLIENTS.includes(problem.type);
   } catch {
     return false;
   }

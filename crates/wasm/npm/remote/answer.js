@@ -8,13 +8,14 @@ import { Away } from "./server.js";
 /** @type {(type: string) => Read} */
 const typed = (type) => (value, name) => (typeof value === type ? value : wrong(name));
 /** @type {Read} */
-const whole = (value, name) => (Number.isSafeInteger(value) && value >= 0 ? value : wrong(name));
+export const whole = (value, name) => (Number.isSafeInteger(value) && value >= 0 ? value : wrong(name));
 /** @type {Read} the server writes it in units of 2^-32 */
 const share = (value, name) => whole(value, name) / 2 ** 32;
-const [text, boolean] = [typed("string"), typed("boolean")];
+export const text = typed("string");
+const boolean = typed("boolean");
 
 /** @type {(fields: Record<string, Read>, isOptional?: boolean) => Field[]} */
-const list = (fields, isOptional = false) => Object.entries(fields).map(([name, read]) => (
+export const list = (fields, isOptional = false) => Object.entries(fields).map(([name, read]) => (
   { name, as: name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()), read, isOptional }
 ));
 
@@ -44,6 +45,14 @@ export function answerOf(json, policy) {
 }
 
 /**
+ * The µs between two renewals of the lease that an answer grants; 0 if it grants none.
+ *
+ * @type {(json: any) => number}
+ */
+export const renewEveryUs = (json) => fieldsOf(json, RENEWAL).renewEveryUs ?? 0;
+const RENEWAL = list({ renew_every_us: whole }, true);
+
+/**
  * What `check` says of an answer.
  *
  * @type {(answer: any) => any}
@@ -66,7 +75,7 @@ export function tookCost({ allowed, degraded, wouldAllow, limits }) {
 const refusesInShadow = ({ allowed, shadow }) => !allowed && shadow === true;
 
 /** @type {(json: any, fields: Field[]) => any} */
-function fieldsOf(json, fields) {
+export function fieldsOf(json, fields) {
   if (typeof json !== "object" || json === null) wrong("answer");
   const found = {};
   for (const { name, as, read, isOptional } of fields) {
@@ -77,6 +86,6 @@ function fieldsOf(json, fields) {
 }
 
 /** @type {(name: string) => never} */
-function wrong(name) {
+export function wrong(name) {
   throw new Away(`server: expected an answer of the API, found another one: \`${name}\``);
 }

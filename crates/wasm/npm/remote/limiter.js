@@ -2,9 +2,10 @@
 import * as calls from "../call.js";
 import { coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
-import { held, requireSpan, requireUnits, requireWellFormed, wrongType } from "../input.js";
+import { admissionOptions, held, requireFunction, requireSpan, requireUnits, requireWellFormed, wrongType } from "../input.js";
+import { running } from "../running.js";
 import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
-import { answerOf, decisionOf, tookCost } from "./answer.js";
+import { answerOf, decisionOf, renewEveryUs, tookCost } from "./answer.js";
 import { Batch } from "./batch.js";
 import { remoteOptions } from "./options.js";
 import { Away, bodyOf, segment } from "./server.js";
@@ -14,6 +15,7 @@ import { Away, bodyOf, segment } from "./server.js";
 /** @import { Refund } from "../grant.js" */
 /** @import { Sent } from "./server.js" */
 /** @typedef {Record<string, unknown>} Body */
+/** @typedef {Pick<Call, "fields" | "signal">} Read */
 
 export class RemoteLimiter {
   #policy;
@@ -58,10 +60,17 @@ export class RemoteLimiter {
 
   /** @type {declared.RemoteLimiter["acquire"]} */
   async acquire(key, request) {
-    const read = calls.callOptions("request", request, ACQUISITION);
-    const lease = read.fields.lease ?? unguessable(); // so that it can be released even if the answer is lost
-    const answer = await this.#post("/v1/leases", key, read, { ...wanted(read), lease }, { lease });
-    return this.#granted(key, read.cost, answer);
+    return this.#acquire(key, request, () => {});
+  }
+
+  /** @type {declared.RemoteLimiter["run"]} */
+  async run(key, fn, request) {
+    requireFunction("fn", fn);
+    let everyUs = 0;
+    const grant = await this.#acquire(key, request, (json) => {
+      everyUs = renewEveryUs(json);
+    });
+    return running(grant, everyUs, fn);
   }
 
   /** @type {declared.RemoteLimiter["renew"]} */
@@ -142,15 +151,24 @@ export class RemoteLimiter {
   }
 
   /** @type {declared.RemoteLimiter["admit"]} */
-  async admit(key, { cost } = {}) {
-    const query = `policy=${encodeURIComponent(this.#policy)}&key=${encodeURIComponent(key)}${cost === undefined ? "" : `&cost=${cost}`}`;
+  async admit(key, options = {}) {
+    const { cost, headers, reserves, isOneOfSeveral: one_of_several, mayComeBack: may_come_back } = admissionOptions(options);
+    requireKey(key);
+    const body = bodyOf({ policy: this.#policy, key, cost, headers, reserves, one_of_several, may_come_back });
     const begin = async () => {
-      const reply = await this.#server.send({ method: "GET", path: `/v1/gate?${query}` });
-      const admission = admissionOf(reply);
+      const reply = await this.#server.send({ method: "POST", path: "/v1/admit", body });
+      const admission = admissionOf(reply, this.#policy);
       if (admission === undefined) throw this.#server.refusal(reply);
       return admission;
     };
     return this.#counted(begin, () => unavailable(this.#passes));
+  }
+
+  /** @type {declared.RemoteLimiter["giveBack"]} */
+  async giveBack(key, { grant, lease, reservation }) {
+    if (reservation !== undefined) return void certain(await this.commit(key, reservation.id, 0));
+    if (grant !== undefined) certain(await this.#refundGrant(key, grant.atUs, grant.units, grant.units));
+    if (lease !== undefined) certain(await this.release(key, lease.name));
   }
 
   get waiting() {
@@ -181,10 +199,27 @@ export class RemoteLimiter {
     return this.#settle(read.signal, () => this.#batch.ask(fields));
   }
 
-  /** @type {(path: string, key: string, read: Call, fields: Body, own?: Body, repeats?: boolean) => Promise<any>} */
-  #post(path, key, { fields: { idempotencyKey }, signal }, fields, own, repeats = idempotencyKey !== undefined) {
-    const body = bodyOf({ ...this.#place(key), ...fields });
-    return this.#ask(signal, { method: "POST", path, body, idempotencyKey, repeats }, own);
+  /** @type {(key: string, request: any, heed: (json: any) => void) => Promise<any>} */
+  async #acquire(key, request, heed) {
+    const read = calls.callOptions("request", request, ACQUISITION);
+    const lease = read.fields.lease ?? unguessable(); // so that it can be released even if the answer is lost
+    const sent = this.#posted("/v1/leases", key, read, { ...wanted(read), lease });
+    const begin = async () => {
+      const json = await this.#server.ask(sent);
+      heed(json);
+      return json;
+    };
+    return this.#granted(key, read.cost, await this.#settle(read.signal, begin, { lease }));
+  }
+
+  /** @type {(path: string, key: string, read: Read, fields: Body, own?: Body, repeats?: boolean) => Promise<any>} */
+  #post(path, key, read, fields, own, repeats) {
+    return this.#ask(read.signal, this.#posted(path, key, read, fields, repeats), own);
+  }
+
+  /** @type {(path: string, key: string, read: Read, fields: Body, repeats?: boolean) => Sent} */
+  #posted(path, key, { fields: { idempotencyKey } }, fields, repeats = idempotencyKey !== undefined) {
+    return { method: "POST", path, body: bodyOf({ ...this.#place(key), ...fields }), idempotencyKey, repeats };
   }
 
   /** @type {(signal: declared.Signal | undefined, sent: Sent, own?: Body) => Promise<any>} */
@@ -234,11 +269,16 @@ export class RemoteLimiter {
     const refund = (options) => {
       const read = calls.callOptions("options", options, REFUND);
       if (hasTaken && cost === undefined) throw coded("INVALID_REQUEST", "`units`: expected a request that named its `cost`, found one without");
-      return (granted, units) => this.#post("/v1/refund", key, read, { units, granted_at_us: answer.atUs, granted });
+      return (granted, units) => this.#refundGrant(key, answer.atUs, granted, units, read);
     };
     // without an answer the server may hold the lease nevertheless
     const holds = answer.lease !== undefined && (answer.allowed || answer.degraded !== undefined);
     return new AsyncGrant(answer, { limiter: this, key, units: hasTaken ? cost ?? 0 : 0, holds, refund });
+  }
+
+  /** @type {(key: string, atUs: number, granted: number, units: number, read?: Read) => Promise<any>} */
+  #refundGrant(key, atUs, granted, units, read = NO_OPTIONS) {
+    return this.#post("/v1/refund", key, read, { units, granted_at_us: atUs, granted });
   }
 
   /**
@@ -247,8 +287,7 @@ export class RemoteLimiter {
    * @type {(key: string) => { policy: string, key: string }}
    */
   #place(key) {
-    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
-    requireWellFormed("key", "INVALID_KEY", key);
+    requireKey(key);
     const bytes = utf8.encode(key).length;
     if (bytes === 0 || bytes > MOST_KEY) throw coded("INVALID_KEY", `\`key\`: expected 1 to ${MOST_KEY} bytes, found ${bytes}`);
     return { policy: this.#policy, key };
@@ -259,6 +298,12 @@ export class RemoteLimiter {
     const { policy } = this.#place(key);
     return `/v1/keys/${encodeURIComponent(policy)}/${segment("key", "INVALID_KEY", key)}`;
   }
+}
+
+/** @type {(key: any) => void} */
+function requireKey(key) {
+  if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+  requireWellFormed("key", "INVALID_KEY", key);
 }
 
 /**
@@ -330,6 +375,8 @@ const PEEK = calls.changed(calls.REQUEST, [...ITS_OWN, "lease", "signalPpm"], EN
 const [OPTIONS, RENEWAL, BUDGET, REPORT] = [calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT].map((fields) => (
   calls.changed(fields, ITS_OWN, ENDS)
 ));
+
+const NO_OPTIONS = calls.callOptions("options", undefined, OPTIONS);
 
 /** The most bytes of a key. One key of more would make the server refuse a batch. */
 const MOST_KEY = 512;

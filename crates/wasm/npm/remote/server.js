@@ -143,7 +143,7 @@ export function segment(field, code, text) {
 export const bodyOf = (fields) => JSON.stringify({ __proto__: null, ...fields }).replaceAll("\ufffd", "\\ufffd");
 
 /** @type {(text: string) => any} */
-function parsed(text) {
+export function parsed(text) {
   try {
     return JSON.parse(text);
   } catch {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::str::FromStr;
 
+use tidegate_form::{Error, Form, Node};
 use tidegate_gate::{Decision, Micros};
 
 use super::{MOST, wait};
@@ -41,6 +42,12 @@ impl FromStr for OlderForm {
                 Quoted(text)
             )),
         }
+    }
+}
+
+impl Form for OlderForm {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(str::parse)
     }
 }
 

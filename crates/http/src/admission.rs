@@ -1,0 +1,107 @@
+//! What becomes of a request behind middleware, and what it was granted: in JSON for middleware that asks a server.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use tidegate_gate::{Asked, Operation, Timestamp};
+
+use crate::answer::headers::OlderForm;
+use crate::answer::json::{Object, object};
+use crate::answer::problem::answer_json;
+use crate::answer::{CheckResult, Outcome};
+use crate::plan::pass_on;
+use crate::response::{Headers, Response};
+use crate::served::{Pass, Served};
+
+/// What a request behind middleware was granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// The time of the grant.
+    pub at: Timestamp,
+    /// The units that can come back of a grant that reserves nothing; 0 if none can.
+    pub units: u64,
+    /// The units that are left.
+    pub remaining: u64,
+}
+
+impl Granted {
+    /// What the request was granted by this outcome; nothing if nobody knows the outcome.
+    #[must_use]
+    pub fn of(asked: &Asked, outcome: &Outcome) -> Self {
+        let Outcome::Decided(verdict) = outcome else { return Self::default() };
+        let undone = asked.undone(Some(verdict));
+        let undone = undone.iter().filter(|_| !asked.keeps_units());
+        let units = undone.map(Asked::operation).find_map(|operation| match operation {
+            Operation::RefundOf(grant, _) => Some(grant.units),
+            _ => None,
+        });
+        let (at, remaining) = (verdict.at, verdict.decision.remaining());
+        Self { at, units: units.unwrap_or_default(), remaining }
+    }
+}
+
+/// Answers a call of `POST /v1/admit`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmissionAnswer(pub(crate) fn(&CheckResult<'_>, Option<OlderForm>) -> Response);
+
+impl PartialEq for AdmissionAnswer {
+    fn eq(&self, _: &Self) -> bool {
+        true // there is one
+    }
+}
+
+impl Eq for AdmissionAnswer {}
+
+pub(crate) const ANSWER: AdmissionAnswer = AdmissionAnswer(answer);
+
+fn answer(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
+    let metering = result.asked.is_of_reservation().then(Arc::default); // middleware has its own
+    let served = pass_on(Pass::default(), result, form, metering.as_ref());
+    answer_json(200, json(result, Granted::of(result.asked, result.outcome), &served))
+}
+
+fn json(result: &CheckResult<'_>, granted: Granted, served: &Served) -> String {
+    object(|it| {
+        it.field("policy", result.policy().name());
+        match served {
+            Served::Response(response) => {
+                headers(&response.headers, it);
+                it.object("refusal", |it| {
+                    it.field("status", u64::from(response.status));
+                    it.field("body", response.body.as_str());
+                });
+            }
+            Served::Pass(pass) => {
+                headers(&pass.headers, it);
+                if let Some(lease) = pass.leases.first() {
+                    it.object("lease", |it| {
+                        it.field("name", lease.name.as_str());
+                        it.field("renew_every_us", lease.renew_every.0);
+                    });
+                }
+                if let Some(reservation) = pass.reservations.first() {
+                    it.object("reservation", |it| {
+                        it.field("id", reservation.id.as_str());
+                        it.field("units", reservation.meter.estimate());
+                    });
+                }
+                if granted.units > 0 {
+                    it.object("grant", |it| {
+                        it.field("at_us", granted.at.0);
+                        it.field("units", granted.units);
+                    });
+                }
+            }
+        }
+        if let Outcome::Decided(_) = result.outcome {
+            it.field("remaining", granted.remaining);
+        }
+    })
+}
+
+fn headers(all: &Headers, it: &mut Object<'_>) {
+    it.objects("headers", all, |(name, value), it| {
+        it.field("name", *name);
+        it.field("value", &**value);
+    });
+}
