@@ -11,6 +11,11 @@ const own = {
   "express-rate-limit": await ours("express-rate-limit"), "rate-limiter-flexible": await ours("rate-limiter-flexible"),
   "rolling-rate-limiter": await ours("rolling-rate-limiter"), upstash: await ours("upstash"),
 };
+const redis = {
+  "rate-limiter-flexible": await ours("rate-limiter-flexible/redis"), "rolling-rate-limiter": await ours("rolling-rate-limiter/redis"),
+  upstash: await ours("upstash/redis"),
+};
+const client = { callBuffer: async () => 0 };
 const theirs = { "express-rate-limit": await import("express-rate-limit"), "rate-limiter-flexible": flexible, "rolling-rate-limiter": rolling, upstash };
 
 /** What their types call private. */
@@ -19,6 +24,9 @@ const PRIVATE = ["constructor", "resetClient", "getClient", "clearExpired", "cal
 /** Objects of the classes whose fields are their own. */
 const examples = {
   RateLimiterRes: ({ RateLimiterRes }) => new RateLimiterRes(),
+  RLWrapperTimeouts: ({ RLWrapperTimeouts, RateLimiterMemory }) =>
+    new RLWrapperTimeouts({ limiter: new RateLimiterMemory({ points: 1, duration: 1 }) }),
+  RateLimiterRedis: ({ RateLimiterRedis }) => new RateLimiterRedis({ storeClient: client, points: 1, duration: 1 }),
   RLWrapperBlackAndWhite: ({ RLWrapperBlackAndWhite, RateLimiterMemory }) =>
     new RLWrapperBlackAndWhite({ limiter: new RateLimiterMemory({ points: 1, duration: 1 }) }),
 };
@@ -33,10 +41,10 @@ function membersOf(prototype) {
 }
 
 describe("each class has the members of theirs", () => {
-  for (const [library, classes] of Object.entries(own)) {
+  for (const [library, classes] of [...Object.entries(own), ...Object.entries(redis)]) {
     for (const [name, type] of Object.entries(classes)) {
       const their = theirs[library][name];
-      if (name === "default" || their === undefined) continue; // a base class that theirs does not export
+      if (name === "default" || name === "MultiRegionRatelimit" || their === undefined) continue; // a base class that theirs does not export
       test(`${library}: ${name}`, () => {
         const example = examples[name]?.(classes) ?? type.prototype;
         assert.deepEqual(membersOf(their.prototype).filter((member) => !(member in example)), []);
@@ -59,7 +67,6 @@ describe("each class has the members of theirs", () => {
 describe("a member that is not here says what to use", () => {
   const memory = new own["rate-limiter-flexible"].RateLimiterMemory({ points: 1, duration: 1 });
   const { Ratelimit } = own.upstash;
-  const ratelimit = new Ratelimit({ limiter: Ratelimit.fixedWindow(1, "1 s") });
   const actions = new own["rolling-rate-limiter"].InMemoryRateLimiter({ interval: 1_000, maxInInterval: 1 });
   for (const [name, call, message] of [
     ["dump", () => memory.dump(), "`dump` is not here, because the bytes of our dumps are not theirs: use `dump` and `restore` of a `Limiter`"],
@@ -67,8 +74,7 @@ describe("a member that is not here says what to use", () => {
     ["cachedFixedWindow", () => Ratelimit.cachedFixedWindow(1, "1 s"), "`cachedFixedWindow` is not here, because memory needs no cache: use `fixedWindow`"],
   ]) test(name, () => assert.throws(call, { name: "ArgumentError", code: "INVALID_REQUEST", message }));
   for (const [name, call, message] of [
-    ["setDynamicLimit", () => ratelimit.setDynamicLimit({ limit: 5 }), "`setDynamicLimit` is not here, because no other process could read the limit: use `update` of a `Limiter`"],
-    ["getDynamicLimit", () => ratelimit.getDynamicLimit(), "`getDynamicLimit` is not here, because no other process could set the limit: use `update` of a `Limiter`"],
+    ["cachedFixedWindow in Redis", async () => redis.upstash.Ratelimit.cachedFixedWindow(1, "1 s"), "`cachedFixedWindow` is not here, because two processes would both count on their caches: use `fixedWindow`"],
     ["getTimestamps", () => actions.getTimestamps("a", false), "`getTimestamps` is not here, because no list holds the actions: use `wouldLimitWithInfo`"],
   ]) {
     test(name, async () => {
@@ -101,12 +107,15 @@ test("each option that theirs read is read, or ignored as the types say", () => 
   for (const [library, name, options, ignored] of [
     ["rate-limiter-flexible", "RateLimiterMemory", () => ({ points: 1, duration: 1 }), []],
     ["rate-limiter-flexible", "RLWrapperBlackAndWhite", (type) => ({ limiter: limiter(type) }), []],
+    ["rate-limiter-flexible", "RLWrapperTimeouts", (type) => ({ limiter: limiter(type), timeoutMs: 1 }), []],
+    ["rate-limiter-flexible", "RateLimiterRedis", () => ({ storeClient: client, points: 1, duration: 1 }), ["rejectIfRedisNotReady", "useRedis3AndLowerPackage", "useRedisPackage"]],
+    ["rolling-rate-limiter", "RedisRateLimiter", () => ({ client: { ...client, zremrangebyscore: 1 }, namespace: "n", interval: 1, maxInInterval: 1 }), []],
     ["rolling-rate-limiter", "InMemoryRateLimiter", () => ({ interval: 1, maxInInterval: 1 }), []],
     ["upstash", "Ratelimit", (type) => ({ redis: {}, limiter: type.Ratelimit.fixedWindow(1, "1 s") }),
       ["redis", "timeout", "analytics", "denyListThreshold", "enableTelemetry"]],
   ]) {
     const read = (types) => optionsOf((given) => new types[name](given), options(types));
-    const found = read(own[library]);
+    const found = read((name.includes("Redis") ? redis : own)[library]);
     assert.deepEqual(read(theirs[library]).filter((option) => !found.includes(option)).sort(), ignored.sort(), name);
   }
 });

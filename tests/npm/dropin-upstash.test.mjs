@@ -98,6 +98,35 @@ describe("slidingWindow, 12,000 calls", () => {
   }
 });
 
+describe("dynamicLimits, 4,000 calls", () => {
+  for (const [place, [make, steps, limits]] of [
+    [(type) => type.fixedWindow(5, "30 s"), [0, 0, 0, 1_777, 15_000, 30_000], [1, 3, 9, 40, false]],
+    [(type) => type.slidingWindow(5, "30 s"), [0], [2, 5, 8, 4, false]],
+  ].entries()) {
+    test(["fixedWindow", "slidingWindow, which takes what was used for used at the change"][place], async (t) => {
+      const move = moveClock(t, ["Date"]);
+      const limiters = pair(make, { dynamicLimits: true, ephemeralCache: false });
+      const requests = calls([1]);
+      const call = (random) => {
+        if (random(20) === 0) return { name: "setDynamicLimit", args: [{ limit: pick(random, limits) }] };
+        return random(30) === 0 ? { name: "getDynamicLimit", args: [] } : requests(random);
+      };
+      const counts = await compare({ seed: 540 + place, calls: 2_000, limiters, step: (random) => move(pick(random, steps)), call });
+      t.diagnostic(JSON.stringify(counts));
+    });
+  }
+
+  test("a bucket keeps what was used: theirs keeps what is left", async () => {
+    const left = [];
+    for (const limiter of pair((type) => type.tokenBucket(1, "1 h", 10), { dynamicLimits: true })) {
+      await limiter.limit("a", { rate: 4 });
+      await limiter.setDynamicLimit({ limit: 20 });
+      left.push((await limiter.limit("a")).remaining);
+    }
+    assert.deepEqual(left, [5, 15]);
+  });
+});
+
 test("blockUntilReady waits as long as theirs", async (t) => {
   const move = moveClock(t);
   // without a cache, which would know sooner of requests at the same time than theirs, whose server must answer first
@@ -230,7 +259,6 @@ describe("misuse", () => {
     ["no algorithm", () => new Own({}), '`limiter`: expected an algorithm such as `Ratelimit.slidingWindow(10, "10 s")`, found undefined'],
     ["a prefix that is no text", () => new Own({ limiter, prefix: 5 }), "`prefix`: expected a string, found 5"],
     ["a cache that is no map", () => new Own({ limiter, ephemeralCache: {} }), "`ephemeralCache`: expected a Map or `false`, found [object Object]"],
-    ["limits in Redis", () => new Own({ limiter, dynamicLimits: true }), "`dynamicLimits`: expected `false`, because no other process could set the limit, found true"],
     ["a list that is a text", () => new Own({ limiter, enableProtection: true, denyList: "a" }), '`denyList`: expected an array of denied values, found "a"'],
     ["a list of something else", () => new Own({ limiter, enableProtection: true, denyList: 5 }), "`denyList`: expected an array of denied values, found 5"],
     ["a list in Redis", () => new Own({ limiter, enableProtection: true }), "`denyList`: expected the denied values, because those of the dashboard are in Redis, found undefined"],

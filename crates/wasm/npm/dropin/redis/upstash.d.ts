@@ -7,7 +7,7 @@ export type { Algorithm, Duration, LimitOptions, RatelimitResponse } from "../up
 export interface RatelimitConfig extends Omit<memory.RatelimitConfig, "redis" | "timeout" | "maxBytes"> {
   /** A client that the caller has made, and closes. */
   redis: ConstructorParameters<typeof RedisLimiter>[1];
-  /** After how many milliseconds without an answer a request passes; 0 for never: then it fails after 10 s. Default: 5,000. */
+  /** After how many milliseconds without an answer a request passes; 0 for never: then it fails after 250 ms. Default: 5,000. */
   timeout?: number;
 }
 

@@ -7,7 +7,7 @@ import { RedisCounters, known, limiterOf } from "./counters.js";
 /** @import { Limit, RedisLimiter } from "tidegate/redis" */
 /** @import * as declared from "./upstash.js" */
 /** @import { Left, Limited } from "../ratelimit.js" */
-/** @typedef {{ client: any, deadline: string, isDynamic: boolean }} Context */
+/** @typedef {{ client: any, deadline: string | undefined, isDynamic: boolean }} Context */
 
 const { counting, ...algorithms } = algorithmsOf({
   /** @returns {(context: Context) => FixedWindow} */
@@ -18,8 +18,6 @@ const { counting, ...algorithms } = algorithmsOf({
 });
 
 const DEFAULT_TIMEOUT_MS = 5_000;
-/** How long Redis has to answer if no request passes without an answer. */
-const PATIENCE_MS = 10_000;
 const MOST_DEADLINE_MS = 3_600_000;
 
 export class Ratelimit extends Limiting {
@@ -27,8 +25,8 @@ export class Ratelimit extends Limiting {
   constructor(config) {
     const { redis, prefix = DEFAULT_PREFIX, timeout = DEFAULT_TIMEOUT_MS, dynamicLimits = false } = fieldsOf(config, ["redis", "prefix", "timeout", "dynamicLimits"]);
     requireNumber("timeout", timeout);
-    // a request that passes without an answer must not be what Redis fails on
-    const deadline = `${Math.min(MOST_DEADLINE_MS, Math.ceil(timeout > 0 ? 2 * timeout : PATIENCE_MS))}ms`;
+    // the timeout comes first
+    const deadline = timeout > 0 ? `${Math.min(MOST_DEADLINE_MS, Math.ceil(2 * timeout))}ms` : undefined;
     const context = { client: redis, deadline, isDynamic: Boolean(dynamicLimits) };
     super(config, () => counting(config, context), dynamicLimits ? new DynamicLimit(prefix, context) : undefined);
     if (timeout > 0) this.limit = within(timeout, this.limit);
