@@ -80,6 +80,7 @@ impl Meter {
 
     /// Takes the head of the answer. `header` returns the value of a header by its name in lower case, and no
     /// `content-encoding` if the body comes without it.
+    #[inline(never)]
     pub fn answered(&mut self, status: u16, header: &dyn Fn(&str) -> Option<String>) {
         let counts = |count_if: &CountIf| count_if.includes(status, header);
         self.counts = self.metering.count_if().is_none_or(counts);
@@ -120,6 +121,7 @@ impl Meter {
 
     /// The units to commit.
     #[must_use]
+    #[inline(never)]
     pub fn finish(mut self, end: AnswerEnd) -> u64 {
         if end == AnswerEnd::Failed {
             self.answered(BAD_GATEWAY, &|_| None);

@@ -101,6 +101,7 @@ impl Metering {
     ///
     /// # Errors
     /// Fails with [`PolicyError`], which names the place in the text.
+    #[inline(never)] // as above
     pub fn parse(json: &str) -> Result<Option<Self>, PolicyError> {
         let form: MeteringForm = parse(json)?;
         form.metering().map_err(PolicyError::at_start)

@@ -39,6 +39,7 @@ impl Table {
     /// Takes all states out. The table that is left learns no key any more, so that a request which was under way
     /// cannot spend what the taken states still count.
     #[must_use]
+    #[inline(never)]
     pub fn close(&mut self) -> Self {
         let closed = Self::new(0, self.hasher.clone());
         mem::replace(self, closed)
@@ -76,6 +77,7 @@ impl Table {
 
     /// Takes a state over, even beyond the bound: a state that is forgotten would loosen its limits. `false` if the
     /// allocator has no room.
+    #[inline(never)]
     pub fn adopt(&mut self, Carried(what): Carried) -> bool {
         let entry = match what {
             What::State(entry) => entry,
