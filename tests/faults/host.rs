@@ -3,11 +3,17 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures_util::future::join_all;
+use h2::SendStream;
+use h2::client::{ResponseFuture, SendRequest};
+use http::Request;
 use tidegate::local::RedisServer;
+use tidegate_tests::Api;
 
-use crate::world::{DEADLINE, Heard, LIMIT, POLICIES, Row, World};
+use crate::world::{DEADLINE, Heard, LIMIT, MARGIN, POLICIES, Row, World};
 
 fn one_is_killed(fault: &'static str, hosts: usize) {
     let server = RedisServer::start().unwrap();
@@ -65,7 +71,7 @@ fn connections(world: &World, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
 fn a_host_has_no_file_descriptors_left() {
     let server = RedisServer::start().unwrap();
     let world = World::new(1, &["--redis", server.url()]);
-    world.bound_files(0, 64);
+    world.bound(0, "--nofile=64");
     let recovered = world.run(|world| {
         let open = connections(world, 100, b""); // the host closes those that stay silent
         world.until_all_decide();
@@ -75,6 +81,90 @@ fn a_host_has_no_file_descriptors_left() {
     let fault = "a host has no file descriptors left";
     Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
     assert!(world.log(0).contains("Too many open files"), "{}", world.log(0));
+}
+
+/// A file may not grow, as on a disk that is full.
+#[test]
+fn the_disk_is_full_when_the_policies_are_changed() {
+    let server = RedisServer::start().unwrap();
+    let world = World::new(1, &["--redis", server.url(), "--token", "t", "--admin-token", "a"]);
+    let api = Api::new(&world.url(0), Some("a"));
+    let larger = format!("{POLICIES}# {}\n", "x".repeat(100_000));
+    let version = || api.get("/v1/policies", &[]).get("version").as_u64();
+    let recovered = world.run(|world| {
+        world.bound(0, "--fsize=50000:");
+        let refused = api.put_policies(&larger);
+        assert_eq!(refused.status, 500, "{}", refused.text);
+        let detail = refused.get("detail").as_str().unwrap().to_owned();
+        assert!(detail.contains("could not be stored, so the earlier ones stay in force"));
+        assert_eq!(version(), Some(1));
+        world.until_all_decide();
+        world.bound(0, "--fsize=unlimited:");
+        assert_eq!(api.put_policies(&larger).status, 200);
+        assert_eq!(version(), Some(2));
+        world.until_all_decide()
+    });
+    let fault = "no room on the disk for a `PUT` of the policies";
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
+    let log = world.log(0);
+    assert!(log.contains("the policies cannot be stored: File too large"), "{log}");
+    let left: Vec<_> =
+        fs::read_dir(world.folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".tmp")), "{left:?}");
+}
+
+/// As a proxy does, many clients share a connection. One of them does not send the rest of its body.
+#[test]
+fn one_of_many_clients_on_a_connection_is_slow() {
+    const OTHERS: usize = 49;
+    let server = RedisServer::start().unwrap();
+    let world = World::new(1, &["--redis", server.url()]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let recovered = world.run(|world| {
+        runtime.block_on(async {
+            let (own, slow) = Clients::connect(&world.url(0)).await;
+            for _ in 0..4 {
+                let began = Instant::now();
+                let looks = join_all((0..OTHERS).map(async |_| own.look().await)).await;
+                assert_eq!(looks, [200; OTHERS]);
+                assert!(began.elapsed() < 2 * DEADLINE + MARGIN, "{:?}", began.elapsed());
+            }
+            drop(slow);
+        });
+        world.until_all_decide()
+    });
+    let fault = "one of 50 clients on a connection of HTTP/2 does not send the rest of its body";
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
+}
+
+/// Clients that share a connection of HTTP/2.
+struct Clients {
+    requests: SendRequest<Bytes>,
+    url: String,
+}
+
+impl Clients {
+    /// The clients, and a body that has only begun.
+    async fn connect(url: &str) -> (Self, (ResponseFuture, SendStream<Bytes>)) {
+        let stream = tokio::net::TcpStream::connect(url.replace("http://", "")).await.unwrap();
+        let (requests, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let head = Request::post(format!("{url}/v1/check")).header("content-length", "100");
+        let mut begun = requests.clone().ready().await.unwrap();
+        let (answer, mut body) = begun.send_request(head.body(()).unwrap(), false).unwrap();
+        body.send_data("{".into(), false).unwrap();
+        (Self { requests, url: url.to_owned() }, (answer, body))
+    }
+
+    /// The status of a look at a key.
+    async fn look(&self) -> u16 {
+        let look = Request::get(format!("{}/v1/keys/closed/k", self.url)).body(()).unwrap();
+        let mut ready = self.requests.clone().ready().await.unwrap();
+        let (answer, _) = ready.send_request(look, true).unwrap();
+        answer.await.unwrap().status().as_u16()
+    }
 }
 
 #[test]

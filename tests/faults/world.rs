@@ -30,6 +30,9 @@ pub const DEADLINE: Duration = Duration::from_millis(250);
 /// How late a busy machine may be.
 pub const MARGIN: Duration = Duration::from_secs(5);
 
+/// What callers send, for hosts that have a token.
+const TOKEN: &str = "Bearer t";
+
 const CALLERS_OF_EACH_HOST: usize = 4;
 /// How many more decisions of each host show that it decides.
 const DECISIONS: u64 = 100;
@@ -154,17 +157,17 @@ impl World {
         self.hosts()[number].process.as_ref().unwrap().url().to_owned()
     }
 
-    /// From now on a host may open at most so many files.
-    pub fn bound_files(&self, number: usize, most: u64) {
+    /// Bounds a resource of a host from now on, by an option of `prlimit`.
+    pub fn bound(&self, number: usize, bound: &str) {
         let id = self.hosts()[number].process.as_ref().unwrap().id();
-        let mut bound = Command::new("prlimit"); // of util-linux
-        bound.args(["--pid", &id, &format!("--nofile={most}")]);
-        assert!(bound.status().unwrap().success());
+        let mut prlimit = Command::new("prlimit"); // of util-linux
+        assert!(prlimit.args(["--pid", &id, bound]).status().unwrap().success());
     }
 
     /// What the metrics of a host say under names that begin with this, added up.
     pub fn metric(&self, number: usize, name: &str) -> u64 {
-        let text = ureq::get(format!("{}/metrics", self.url(number))).call().unwrap();
+        let metrics = ureq::get(format!("{}/metrics", self.url(number)));
+        let text = metrics.header("authorization", TOKEN).call().unwrap();
         let text = text.into_body().read_to_string().unwrap();
         let own = text.lines().filter(|line| line.starts_with(name));
         own.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
@@ -235,7 +238,8 @@ impl World {
             };
             drop(hosts);
             let began = Instant::now();
-            let asked = agent.post(format!("{url}/v1/check")).send(&body);
+            let asked = agent.post(format!("{url}/v1/check"));
+            let asked = asked.header("authorization", TOKEN).send(&body);
             let answer = asked.and_then(|mut answer| answer.body_mut().read_to_string());
             let took = began.elapsed();
             let answer: Value =

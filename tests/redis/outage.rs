@@ -8,14 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use serde_json::Value;
 use tempfile::TempDir;
+use tidegate::clock;
 use tidegate::gate::Policy;
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
 use tidegate_tests::{Api, HostProcess};
 
-use super::{NOW, on, process_id, signal};
+use super::load::holds;
+use super::{NOW, on, process_id, signal, within};
 
 const HOSTS: usize = 8;
 const CAPACITY: u64 = 200;
@@ -237,4 +240,37 @@ async fn a_host_that_never_reached_redis_refuses() {
     let verdict = store.operate(&known, NOW, 1).await.unwrap();
     assert!(verdict.degraded && verdict.decision.is_allowed());
     assert!(!store.operate(&known, NOW, 1).await.unwrap().decision.is_allowed());
+}
+
+/// Redis goes on with a call that it had got before it stood still, after the host has decided by its share what was in it.
+#[tokio::test]
+async fn what_was_under_way_when_redis_stood_still_is_charged_twice_and_nothing_else_is() {
+    const LIMIT: u64 = 1_000;
+    const UNDER_WAY: u64 = 20;
+    let server = RedisServer::start().unwrap();
+    let deadline = Duration::from_millis(500);
+    let options = RedisOptions { clock: Some(clock::now), ..within(deadline) };
+    let store = Redis::new(server.url(), options).unwrap();
+    let limits = format!("[{{ algorithm = 'fixed_window', limit = {LIMIT}, period = '365d' }}]");
+    let policy = format!("on_error = 'local'\nlimits = {limits}");
+    let key = on(&Arc::new(Policy::parse("p", &policy).unwrap()), "k");
+    let check = async |cost: u64| store.operate(&key, clock::now(), cost).await.unwrap();
+    assert!(check(1).await.decision.is_allowed());
+    holds(async || store.hosts() == Some(1)).await;
+
+    let redis = process_id(&server);
+    signal(&redis, "-STOP");
+    let under_way = join_all((0..UNDER_WAY).map(|_| check(1))).await;
+    assert!(under_way.iter().all(|said| said.degraded && said.decision.is_allowed()));
+    for _ in 0..UNDER_WAY {
+        assert!(check(1).await.degraded, "this one is in no call");
+    }
+    signal(&redis, "-CONT");
+    let left = LIMIT - 1 - 3 * UNDER_WAY; // those under way are charged by Redis, and all by what the host tells it
+    holds(async || {
+        let said = check(0).await;
+        assert!(said.degraded || said.decision.remaining() >= left, "{said:?}");
+        !said.degraded && said.decision.remaining() == left
+    })
+    .await;
 }

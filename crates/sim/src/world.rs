@@ -25,6 +25,9 @@
 //! - Each refusal that a node repeats was told to this node, no longer ago than the policy says, and no operation
 //!   of the node has ended it. If nobody has given units back since, the authority would refuse at this moment; clocks
 //!   that differ make the refusal last longer by their difference.
+//! - In an outage no host grants more than its share of what it knew when the share began. When the store is back, it has
+//!   charged what all hosts granted: less only what a crash or a lost answer has lost, and more only by what it charged in
+//!   calls whose answers did not come. Nobody reserves in this world.
 //!
 //! ```
 //! use tidegate_sim::world::{History, Script, Topology};
@@ -58,6 +61,7 @@ mod lent;
 mod message;
 mod network;
 mod objects;
+mod outage;
 mod parameter;
 mod places;
 mod policies;

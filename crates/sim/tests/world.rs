@@ -59,6 +59,11 @@ fn every_invariant_holds_in_the_histories_of_wire() {
 }
 
 #[test]
+fn every_invariant_holds_in_the_histories_of_an_outage() {
+    check(Topology::Outage, 400, 100);
+}
+
+#[test]
 fn every_invariant_holds_in_the_histories_of_hosts_with_reservations() {
     check_with_reservations(Topology::Hosts, 300, 10);
 }
@@ -113,7 +118,10 @@ fn lines_that_are_no_script_are_refused() {
         ("poll x", "expected a number, found `x`"),
         ("ask 0 0 give 1", "expected what is asked for, such as `take 1`, found `give 1`"),
         ("houses: 3", "expected a parameter such as `keys: 2`, found `houses`"),
-        ("topology: ring", "expected one of `hosts`, `table`, `objects`, `wire`, found `ring`"),
+        (
+            "topology: ring",
+            "expected one of `hosts`, `table`, `objects`, `wire`, `outage`, found `ring`",
+        ),
     ] {
         let error = line.parse::<Script>().unwrap_err();
         assert!(format!("{error:#}").contains(expected), "{error:#}");

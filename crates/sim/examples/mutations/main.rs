@@ -14,6 +14,7 @@
 mod ahead;
 mod authority;
 mod nodes;
+mod outage;
 mod reservations;
 
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ fn main() -> Result<ExitCode> {
 
 fn mutations() -> impl Iterator<Item = &'static Mutation> {
     let plain = nodes::MUTATIONS.iter().chain(&authority::MUTATIONS).chain(&ahead::MUTATIONS);
-    plain.chain(&reservations::MUTATIONS)
+    plain.chain(&reservations::MUTATIONS).chain(&outage::MUTATIONS)
 }
 
 #[test]

@@ -55,6 +55,13 @@ impl Acts {
         acts
     }
 
+    /// Requests, and some looks.
+    pub(super) const fn of_outage() -> Self {
+        let mut acts = Self([0; KINDS]);
+        (acts.0[0], acts.0[1]) = (80, 10);
+        acts
+    }
+
     /// What a caller asks for on a key of these kinds, while the signal is high or low.
     pub(super) fn act(&self, draws: &mut Draws, kinds: Kinds, is_high: bool) -> Act {
         let units = |draws: &mut Draws| match draws.below(40) {

@@ -87,9 +87,9 @@ events! {
     Fail(swap: usize) = "fail",
     /// A host gives up all operations that wait and are not under way.
     GiveUp(node: usize) = "give-up",
-    /// From now on a storage refuses to write.
+    /// From now on a storage refuses to write; in an outage it answers nobody.
     Refuse(storage: usize) = "refuse",
-    /// A storage writes again.
+    /// A storage writes again, or answers again.
     Accept(storage: usize) = "accept",
     /// A host or an object loses its memory. Of an object's swaps under way, those are written whose bit is set.
     Crash(authority: usize, written: u64) = "crash",

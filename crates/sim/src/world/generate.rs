@@ -126,6 +126,22 @@ const WIRE: Kinds = (
     ],
 );
 
+const OUTAGE: Kinds = (
+    5,
+    &[
+        (60, |_, _| Event::Calm()),
+        (40, |draws, of| Event::Poll(draws.index(of.nodes))),
+        (40, |draws, of| Event::Execute(of.index(draws))),
+        (40, |draws, of| Event::Reply(of.index(draws))),
+        (10, |draws, of| Event::Advance(span(draws, of.spans))),
+        (4, |_, _| Event::Refuse(0)),
+        (8, |_, _| Event::Accept(0)),
+        (8, |draws, _| Event::Deadline(draws.index(16))),
+        (1, |draws, of| Event::Crash(draws.index(of.nodes), 0)),
+        (1, |_, _| Event::Calm()),
+    ],
+);
+
 impl Generator {
     pub(super) fn draw(draws: &mut Draws, setup: &Setup) -> anyhow::Result<Self> {
         let places = Places::new(setup)?;
@@ -144,6 +160,7 @@ impl Generator {
             Topology::Table => own.draw_table(draws, setup),
             Topology::Objects => own.draw_objects(draws),
             Topology::Wire => own.draw_wire(draws),
+            Topology::Outage => own.draw_outage(draws),
         }
         own.drawn.reorders = draws.flip();
         Ok(own)
@@ -193,6 +210,12 @@ impl Generator {
         self.weigh(draws, &WIRE, (1, 12));
         self.drawn.spans = draws.one_of(&[[8, 8, 0, 0], [8, 8, 1, 0]]);
         self.callers = Callers::new(Acts::of_wire(), draws.one_of(&[0, 50]));
+    }
+
+    fn draw_outage(&mut self, draws: &mut Draws) {
+        self.weigh(draws, &OUTAGE, (1, 12));
+        self.drawn.spans = [8, 8, 1, 0];
+        self.callers = Callers::new(Acts::of_outage(), draws.one_of(&[0, 50]));
     }
 
     /// Whether callers reserve.

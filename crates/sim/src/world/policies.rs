@@ -10,7 +10,7 @@ pub(super) const EDITED: &str = "\n# edited\n";
 
 /// All policies, by name.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let plain = AHEAD.into_iter().chain(HOSTS).chain(TABLE).chain(WIRE);
+    let plain = AHEAD.into_iter().chain(HOSTS).chain(TABLE).chain(WIRE).chain(LOCAL);
     plain.chain(RESERVED).chain(RESERVED_AHEAD).chain(RESERVED_WIRE).chain(KILLED)
 }
 
@@ -369,5 +369,30 @@ const WIRE: [(&str, &str); 5] = [
         placement = 'shard:1'
         limits = [{ algorithm = 'fixed_window', limit = 20, period = '1d' },
                   { algorithm = 'fixed_window', limit = 1_000_000, period = '1d', depth = 1 }]",
+    ),
+];
+
+/// The policies of hosts whose store goes away. No window ends while a history lasts, and each record has one limit.
+pub(super) const LOCAL: [(&str, &str); 4] = [
+    (
+        "share",
+        "on_error = 'local'
+        limits = [{ algorithm = 'fixed_window', limit = 40, period = '1d' }]",
+    ),
+    (
+        "share-log",
+        "on_error = 'local'
+        limits = [{ algorithm = 'sliding_log', rates = ['30/1d'] }]",
+    ),
+    (
+        "share-depth",
+        "on_error = 'local'
+        limits = [{ algorithm = 'fixed_window', limit = 30, period = '1d' },
+                  { algorithm = 'fixed_window', limit = 50, period = '1d', depth = 1 }]",
+    ),
+    (
+        "share-small",
+        "on_error = 'local'
+        limits = [{ algorithm = 'sliding_window', limit = 7, period = '1d', segments = 4 }]",
     ),
 ];

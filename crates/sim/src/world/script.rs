@@ -9,6 +9,7 @@ use super::generate::Generator;
 use super::happens::Happens;
 use super::hosts;
 use super::objects;
+use super::outage;
 use super::setup::Setup;
 use super::shrink::shrink_events;
 use super::tally::Tally;
@@ -44,6 +45,7 @@ fn world(setup: &Setup) -> anyhow::Result<Box<dyn Happens>> {
         Topology::Hosts | Topology::Table => Box::new(hosts::World::new(setup)?),
         Topology::Objects => Box::new(objects::World::new(setup)?),
         Topology::Wire => Box::new(wire::World::new(setup)?),
+        Topology::Outage => Box::new(outage::World::new(setup)?),
     })
 }
 
@@ -71,6 +73,7 @@ impl History {
             Topology::Table => hosts::draw_table(&mut draws, reserves),
             Topology::Objects => objects::draw(&mut draws, reserves)?,
             Topology::Wire => wire::draw(&mut draws, reserves),
+            Topology::Outage => outage::draw(&mut draws), // nobody reserves there
         };
         let mut generator = Generator::draw(&mut draws, &setup)?;
         let steps = STEPS.0 + draws.below(STEPS.1 - STEPS.0);

@@ -121,6 +121,18 @@ const WIRE: [&str; 10] = [
     "the store failed",
 ];
 
+/// The situations of hosts whose store goes away. Every run of some hundred histories should see each.
+const OUTAGE: [&str; 8] = [
+    "a deadline passed",
+    "a host crashed",
+    "a share granted",
+    "a share refused",
+    "a swap came late",
+    "the store granted",
+    "the store was told of a share",
+    "units were charged twice",
+];
+
 /// The situations of reservations.
 const RESERVED: [&str; 16] = [
     "a bucket was that of a replay",
@@ -157,6 +169,7 @@ const RESERVED_WIRE: [&str; 7] = [
 pub const fn situations_with_reservations(topology: Topology) -> &'static [&'static str] {
     match topology {
         Topology::Wire => &RESERVED_WIRE,
+        Topology::Outage => &[],
         _ => &RESERVED,
     }
 }
@@ -169,6 +182,7 @@ pub const fn situations(topology: Topology) -> &'static [&'static str] {
         Topology::Table => &TABLE,
         Topology::Objects => &OBJECTS,
         Topology::Wire => &WIRE,
+        Topology::Outage => &OUTAGE,
     }
 }
 

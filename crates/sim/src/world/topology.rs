@@ -18,15 +18,18 @@ pub enum Topology {
     Objects,
     /// Nodes ask one authority by [`wire`](tidegate_tier::wire) alone. Others may write into its store.
     Wire,
+    /// Hosts share a store that goes away, and each goes on by its share of the limits.
+    Outage,
 }
 
 impl Topology {
     /// All topologies and their names.
-    pub const ALL: [(Self, &str); 4] = [
+    pub const ALL: [(Self, &str); 5] = [
         (Self::Hosts, "hosts"),
         (Self::Table, "table"),
         (Self::Objects, "objects"),
         (Self::Wire, "wire"),
+        (Self::Outage, "outage"),
     ];
 }
 
