@@ -9,16 +9,16 @@ import type * as memory from "tidegate";
 export type { AnyPolicy, ErrorCode, Limit, LimitAnswer, Policy, PolicyFile, Reservations, Span, TomlPolicy } from "tidegate";
 export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
 
-/** A client of the package `ioredis`. */
+/** A client of the package `ioredis`, or its `Cluster`. */
 export interface IoRedis {
   /** Sends a command, and returns bytes as a `Buffer`. */
   callBuffer(command: string, args: any[]): Promise<unknown>;
 }
 
-/** A client, or a pool of clients, of the package `redis`, version 5 or newer. */
+/** What `createClient`, `createClientPool`, `createCluster` and `createSentinel` of the package `redis` return, version 5 or newer. */
 export interface NodeRedis {
   /** Sends a command. */
-  sendCommand(args: any, options?: any): Promise<unknown>;
+  sendCommand(...args: any[]): Promise<unknown>;
   /** The same client with other types of replies. */
   withTypeMapping(mapping: any): unknown;
 }
@@ -319,7 +319,7 @@ export class RedisLimiter {
    * @param policy one policy or a policy file: as an object, or as text in TOML or JSON. Policies of one Redis need different names
    * @param client a client that the caller has made, and closes
    * @throws {PolicyError} with the place of the error
-   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client; a client of a Cluster, or of Sentinel by `redis`, is none
+   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client, and for a client of a Cluster if `on_error` is `"local"`
    */
   constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis, options?: RedisLimiterOptions);
 }

@@ -39,6 +39,9 @@ use crate::number::{from_quantity, to_quantity};
 /// An operation that has waited for this many deadlines is not begun any more.
 const MOST_DEADLINES: u64 = 16;
 
+const NO_LOCAL_CLUSTER: &str = "`client`: expected a client of one Redis, because `on_error` is \"local\": which master of a Cluster is away \
+     is not known; found a client of a Cluster";
+
 /// Decides by one policy on states in Redis.
 #[wasm_bindgen(js_name = NativeAuthority)]
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub struct Authority {
     gateway: Gateway,
     /// The prefix of every name in Redis.
     prefix: String,
+    /// Whether the states are in a Cluster.
+    is_cluster: bool,
     tier: Tier<usize, String>,
     /// What this process answers by itself as a node, and the answers.
     node: NodeCache,
@@ -112,7 +117,7 @@ struct Said {
 #[wasm_bindgen(js_class = NativeAuthority)]
 impl Authority {
     /// An authority with the policy in `text`, or with the policy `name` of the file in `text`. `written` says whether the caller
-    /// wrote this text, so that errors name its lines.
+    /// wrote this text, so that errors name its lines. `cluster` says whether the states are in a Cluster.
     ///
     /// # Errors
     /// Throws a text that `errors.js` reads, as all calls do.
@@ -123,21 +128,30 @@ impl Authority {
         name: Option<String>,
         prefix: String,
         deadline_us: f64,
+        cluster: bool,
     ) -> Result<Self, JsValue> {
         let (policy, gateway) = parsed(text, written, name.as_deref())?;
         let deadline = Micros(quantity("options.deadline", "INVALID_OPTION", deadline_us)?);
         let mut chance = Chance::default();
         let seed = chance.number().ok_or(Failure::Ask(AskError::NoRandomness))?;
         let most_wait = Micros(deadline.0.saturating_mul(MOST_DEADLINES));
-        let options = Options { patience: deadline, most_wait, seed, ..Options::default() };
+        let is_local = policy.on_error() == OnError::Local;
+        if cluster && is_local {
+            return Err(Failure::Option(NO_LOCAL_CLUSTER.to_owned()).into());
+        }
+        let mut options = Options { patience: deadline, most_wait, seed, ..Options::default() };
+        if cluster {
+            options.most_records = 1; // a call is about one partition, because its names must have one slot
+        }
         let mut random = || chance.number().ok_or(Failure::Ask(AskError::NoRandomness));
         let (node, id) = (Id([random()?, random()?]), random()?);
         let node = cache::Options { node, seed: random()?, ..cache::Options::default() };
-        let recovery = Recovery::new(id, policy.on_error() == OnError::Local);
+        let recovery = Recovery::new(id, is_local);
         Ok(Self {
             policy,
             gateway,
             prefix,
+            is_cluster: cluster,
             tier: Tier::new(options),
             node: NodeCache::new(node),
             answered: VecDeque::new(),

@@ -4,18 +4,18 @@ import { Buffer } from "node:buffer";
 import { clock } from "../input.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
-/** @import { Send } from "./client.js" */
-/** @typedef {{ call: number, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
+/** @import { Client } from "./client.js" */
+/** @typedef {{ call: number, master: string, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 
 /**
- * How many calls that got no reply in time the client may still hold. Beyond them nothing is sent, so that the client's own queue
- * stays short while Redis is away.
+ * How many calls that got no reply in time the client may still hold, of each master of a Cluster. Beyond them nothing is sent, so that
+ * the client's own queue stays short while Redis is away.
  */
 const MOST_UNANSWERED = 16;
 
 export class Carrier {
   #native;
-  #send;
+  #client;
   #deadlineMs;
   #onAnswers;
   #onFailure;
@@ -31,13 +31,17 @@ export class Carrier {
   #hasFailed = false;
   /** The number of calls under way. */
   #underWay = 0;
-  /** The number of calls that were given up, and that the client has not settled. */
-  #unanswered = 0;
+  /**
+   * The number of calls that were given up, and that the client has not settled, by master.
+   *
+   * @type {Map<string, number>}
+   */
+  #unanswered = new Map();
 
-  /** @param {Native} native @param {Send} send @param {number} deadlineUs @param {() => void} onAnswers @param {(error: unknown) => void} onFailure */
-  constructor(native, send, deadlineUs, onAnswers, onFailure) {
+  /** @param {Native} native @param {Client} client @param {number} deadlineUs @param {() => void} onAnswers @param {(error: unknown) => void} onFailure */
+  constructor(native, client, deadlineUs, onAnswers, onFailure) {
     this.#native = native;
-    this.#send = send;
+    this.#client = client;
     this.#deadlineMs = Math.ceil(deadlineUs / 1000);
     this.#onAnswers = onAnswers;
     this.#onFailure = onFailure;
@@ -66,7 +70,8 @@ export class Carrier {
   #drive() {
     for (let call = this.#begun(); call !== undefined; call = this.#begun()) {
       this.#underWay++;
-      if (this.#unanswered < MOST_UNANSWERED) this.#carry(call);
+      const master = this.#masterOf(call);
+      if ((this.#unanswered.get(master) ?? 0) < MOST_UNANSWERED) this.#carry(call, master);
       else this.#giveUp(call, `the client has not answered ${MOST_UNANSWERED} earlier calls`);
     }
     this.#wakeLater();
@@ -100,11 +105,11 @@ export class Carrier {
   /**
    * Sends the commands of a call until it has ended, or until its deadline has passed.
    *
-   * @type {(call: number) => void}
+   * @type {(call: number, master: string) => void}
    */
-  #carry(call) {
+  #carry(call, master) {
     /** @type {Flight} */
-    const flight = { call, isOver: false, timer: undefined };
+    const flight = { call, master, isOver: false, timer: undefined };
     flight.timer = setTimeout(() => afterReads(() => this.#guard(() => this.#late(flight))), this.#deadlineMs);
     this.#next(flight);
   }
@@ -122,22 +127,40 @@ export class Carrier {
     /** @type {(reply: unknown) => void} */
     const take = (reply) => this.#guard(() => {
       if (flight.isOver) {
-        this.#unanswered--;
+        this.#countUnanswered(flight.master, -1);
         return;
       }
       this.#native.reply(flight.call, reply, clock(), this.at());
       this.#next(flight);
     });
-    this.#send(words).then(take, (error) => take(error instanceof Error ? error : new Error(String(error))));
+    this.#client.send(words).then(take, (error) => take(error instanceof Error ? error : new Error(String(error))));
   }
 
   /** @type {(flight: Flight) => void} */
   #late(flight) {
     if (flight.isOver) return;
     flight.isOver = true;
-    this.#unanswered++;
+    this.#countUnanswered(flight.master, 1);
     this.#giveUp(flight.call, `no answer within ${this.#deadlineMs} ms`);
     this.#drive();
+  }
+
+  /**
+   * The master that a call is for: an empty text if there are no several.
+   *
+   * @type {(call: number) => string}
+   */
+  #masterOf(call) {
+    const { masterOf } = this.#client;
+    const slot = masterOf === undefined ? undefined : this.#native.slot(call);
+    return slot === undefined || masterOf === undefined ? "" : masterOf(slot);
+  }
+
+  /** @type {(master: string, more: 1 | -1) => void} */
+  #countUnanswered(master, more) {
+    const count = (this.#unanswered.get(master) ?? 0) + more;
+    if (count === 0) this.#unanswered.delete(master); // masters come and go
+    else this.#unanswered.set(master, count);
   }
 
   /** @type {(call: number, why: string) => void} */

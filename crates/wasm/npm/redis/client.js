@@ -5,6 +5,7 @@ import { coded } from "../errors.js";
 import { kindOf } from "../input.js";
 
 /** @typedef {(words: Buffer[]) => Promise<unknown>} Send sends a command, and returns the reply or throws */
+/** @typedef {{ send: Send, masterOf?: (slot: number) => string }} Client `masterOf` says which master of a Cluster has a slot */
 
 /** The types of RESP whose values are bytes: blobs, simple texts and verbatim texts. */
 const AS_BYTES = { typeMapping: { 36: Buffer, 43: Buffer, 61: Buffer } };
@@ -12,21 +13,39 @@ const AS_BYTES = { typeMapping: { 36: Buffer, 43: Buffer, 61: Buffer } };
 /**
  * How this client sends a command.
  *
- * @type {(client: any) => Send}
+ * @type {(client: any) => Client}
  */
-export function senderOf(client) {
-  if (client?.isCluster === true) throw notAClient(OF_MANY);
-  if (typeof client?.callBuffer === "function") {
-    return async ([command, ...words]) => client.callBuffer(command.toString(), words); // ioredis
-  }
-  if (typeof client?.sendCommand === "function" && typeof client.withTypeMapping === "function") {
-    if (client.sendCommand.length > 2) throw notAClient(OF_MANY); // it takes more than the words and the options
-    return async (words) => client.sendCommand(words, AS_BYTES); // redis
-  }
+export function clientOf(client) {
+  if (typeof client?.callBuffer === "function") return ioredis(client);
+  if (typeof client?.sendCommand === "function" && typeof client.withTypeMapping === "function") return nodeRedis(client);
   throw notAClient(client === null || typeof client !== "object" ? kindOf(client) : "another object");
 }
 
-const OF_MANY = "a client of a Cluster or of Sentinel, which is not supported";
+/** @type {(client: any) => Client} */
+function ioredis(client) {
+  /** @type {Send} */
+  const send = async ([command, ...words]) => client.callBuffer(command.toString(), words);
+  return client.isCluster === true ? { send, masterOf: (slot) => client.slots[slot]?.[0] ?? "" } : { send };
+}
+
+/**
+ * A client, a client of a Cluster or one of Sentinel. They differ in what they take before the words.
+ *
+ * @type {(client: any) => Client}
+ */
+function nodeRedis(client) {
+  if (Array.isArray(client.slots)) {
+    return {
+      send: async (words) => client.sendCommand(words[FIRST_NAME], false, words, AS_BYTES),
+      masterOf: (slot) => client.slots[slot]?.master?.id ?? "",
+    };
+  }
+  if (typeof client.getMasterNode === "function") return { send: async (words) => client.sendCommand(false, words, AS_BYTES) };
+  return { send: async (words) => client.sendCommand(words, AS_BYTES) };
+}
+
+/** The place of the first name in a call of a script. In a Cluster there is no other command. */
+const FIRST_NAME = 3;
 
 /** @type {(found: string) => Error} */
 const notAClient = (found) => coded("INVALID_OPTION", `\`client\`: expected a client of \`ioredis\`, or of \`redis\` 5 or newer; found ${found}`);

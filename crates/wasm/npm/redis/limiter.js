@@ -15,7 +15,7 @@ import { spanUs } from "../span.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Carrier } from "./carrier.js";
-import { senderOf } from "./client.js";
+import { clientOf } from "./client.js";
 
 /** @import * as declared from "../redis.js" */
 /** @import { Call, FieldList } from "../call.js" */
@@ -62,14 +62,15 @@ export class RedisLimiter {
 
   /** @param {import("../index.js").AnyPolicy} policy @param {any} client @param {declared.RedisLimiterOptions} [options] */
   constructor(policy, client, options = {}) {
-    const send = senderOf(client);
+    const sender = clientOf(client);
     const { name, prefix, deadlineUs } = redisOptions(options);
-    const native = readPolicy(policy, (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs));
+    const isCluster = sender.masterOf !== undefined;
+    const native = readPolicy(policy, (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, isCluster));
     this.#native = native;
     this.#defaultCost = native.defaultCost();
     this.#isShadow = native.isShadow();
     this.#sharesStates = native.sharesStates();
-    this.#carrier = new Carrier(native, send, deadlineUs, () => this.#settle(), (error) => this.#fail(error));
+    this.#carrier = new Carrier(native, sender, deadlineUs, () => this.#settle(), (error) => this.#fail(error));
   }
 
   /** @type {declared.RedisLimiter["check"]} */

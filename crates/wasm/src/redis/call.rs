@@ -86,6 +86,11 @@ impl Call {
         &self.command
     }
 
+    /// The slot of its names in a Cluster.
+    pub(super) fn slot(&self) -> u16 {
+        slot(self.command.iter().nth(BEFORE_NAMES).unwrap_or_default())
+    }
+
     /// Takes the reply to the command.
     pub(super) fn reply(&mut self, reply: Reply) -> Step {
         match (reply, self.lost.take()) {
@@ -182,6 +187,18 @@ fn outcome(told: Reply, records: usize) -> SwapOutcome<String> {
     }
 }
 
+/// The slot of a name: of the text between its first brace and the next one that closes, if there is any.
+fn slot(name: &[u8]) -> u16 {
+    let tag = name.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = name.get(open.saturating_add(1)..)?;
+        rest.get(..rest.iter().position(|byte| *byte == b'}')?).filter(|tag| !tag.is_empty())
+    });
+    crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(name)) & SLOTS_MASK
+}
+
+/// A Cluster has 16,384 slots.
+const SLOTS_MASK: u16 = 0x3fff;
+
 fn is_unknown_script(error: &str) -> bool {
     error.starts_with("NOSCRIPT")
 }
@@ -202,6 +219,16 @@ mod tests {
     use super::*;
 
     /// A call that writes one record of each of two keys.
+    #[test]
+    fn a_name_has_the_slot_of_a_cluster() {
+        // as the client `ioredis` finds them
+        for (name, expected) in
+            [("foo", 12_182), ("p:{foo}:1", 12_182), ("{}a", 10_875), ("{bar", 4_015)]
+        {
+            assert_eq!(super::slot(name.as_bytes()), expected, "{name}");
+        }
+    }
+
     fn call() -> Call {
         let policy = r#"{"limits":[{"algorithm":"fixed_window","limit":2,"period":"1m"}]}"#;
         let policy = Arc::new(Policy::parse("login", policy).unwrap());

@@ -15,6 +15,9 @@ use crate::number::from_quantity;
 /// How many calls are under way at once: as many as the host has.
 const MOST_CALLS: usize = 4;
 
+/// How many it is in a Cluster, where a call is about one partition.
+const MOST_CALLS_OF_CLUSTER: usize = 256;
+
 #[wasm_bindgen(js_class = NativeAuthority)]
 impl Authority {
     /// Begins a call if one is due, or if operations wait and not too many calls are under way. Returns its number.
@@ -25,7 +28,8 @@ impl Authority {
         if let Some(flight) = self.recovery.poll(&self.prefix, times.1) {
             return Some(self.calls.insert(flight));
         }
-        if self.calls.len() >= MOST_CALLS {
+        let most = if self.is_cluster { MOST_CALLS_OF_CLUSTER } else { MOST_CALLS };
+        if self.calls.len() >= most {
             return None;
         }
         self.tell(times);
@@ -52,6 +56,15 @@ impl Authority {
     #[must_use]
     pub fn ends(&self, call: usize) -> Option<Vec<u32>> {
         self.calls.get(call)?.command().map(|command| command.ends().to_vec())
+    }
+
+    /// The slot of a Cluster in which the states of a call are; `undefined` for a call about no states.
+    #[must_use]
+    pub fn slot(&self, call: usize) -> Option<u16> {
+        match self.calls.get(call)? {
+            Flight::Swap(_, call) => Some(call.slot()),
+            Flight::Announcement(_) | Flight::Ping(_) => None,
+        }
     }
 
     /// Takes the reply to the command of a call: what the client returned, or the `Error` that it threw.
@@ -218,6 +231,9 @@ impl Authority {
                 self.recovery.failed(&error);
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.tier.handle(swap, failed, times);
+                if self.is_cluster {
+                    return; // other masters may answer
+                }
                 self.tier.fail_waiting(&error, times.0);
                 if self.tier.handle_away() {
                     self.recovery.await_back(times.1);
