@@ -96,7 +96,7 @@ test("a master that stands still costs errors on its own keys alone", async () =
 test("a share of the limits in an outage needs one Redis", async () => {
   for (const connected of Object.values(CLIENTS)) {
     const { client, end } = await connected();
-    assert.throws(() => new RedisLimiter({ limits, on_error: "local" }, client), { code: "INVALID_OPTION", message: /^`client`: expected a client of one Redis/ });
+    assert.throws(() => new RedisLimiter({ limits, on_error: "local" }, client), { code: "INVALID_OPTION", message: /^`client`: expected a client of one Redis by/ });
     end();
   }
 });

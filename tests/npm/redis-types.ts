@@ -1,6 +1,7 @@
 // Every documented use of `tidegate/redis`, checked by TypeScript.
-import { Redis } from "ioredis";
-import { createClient } from "redis";
+import { Redis as Upstash } from "@upstash/redis";
+import { Cluster, Redis } from "ioredis";
+import { createClient, createClientPool, createCluster, createSentinel } from "redis";
 import { expectTypeOf } from "expect-type";
 import { rateLimit } from "tidegate/express";
 import RedisDefault, { LimiterError, RedisLimiter, type Answer, type Committed, type Decision, type Explanation, type Grant, type HeldAnswer, type HeldGrant, type Ran, type Reservation } from "tidegate/redis";
@@ -9,6 +10,9 @@ const policy = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1m" }]
 const limits = [...policy.limits];
 const limiter = new RedisLimiter({ limits }, new Redis(), { prefix: "app:", deadline: "100ms", policy: "policy" });
 new RedisDefault("limits = []", createClient(), {});
+for (const client of [
+  new Cluster([]), createClientPool(), createCluster({ rootNodes: [] }), createSentinel({ name: "master", sentinelRootNodes: [] }), Upstash.fromEnv(),
+]) new RedisLimiter({ limits }, client);
 // @ts-expect-error: it needs a client
 new RedisLimiter({ limits });
 // @ts-expect-error: a URL is no client

@@ -23,6 +23,14 @@ export interface NodeRedis {
   withTypeMapping(mapping: any): unknown;
 }
 
+/** A client of the package `@upstash/redis`. */
+export interface UpstashRedis {
+  /** Calls a script. */
+  eval(script: string, keys: string[], args: any[]): Promise<unknown>;
+  /** Calls a script by its hash. */
+  evalsha(hash: string, keys: string[], args: any[]): Promise<unknown>;
+}
+
 /** The options of a limiter on Redis. */
 export interface RedisLimiterOptions {
   /** The name of a policy in the policy file. Not needed if the file has only one policy. */
@@ -319,9 +327,9 @@ export class RedisLimiter {
    * @param policy one policy or a policy file: as an object, or as text in TOML or JSON. Policies of one Redis need different names
    * @param client a client that the caller has made, and closes
    * @throws {PolicyError} with the place of the error
-   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client, and for a client of a Cluster if `on_error` is `"local"`
+   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client, and for a client of a Cluster or of `@upstash/redis` if `on_error` is `"local"`
    */
-  constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis, options?: RedisLimiterOptions);
+  constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis | UpstashRedis, options?: RedisLimiterOptions);
 }
 
 export interface RedisLimiter extends AsyncLimiter<Options> {

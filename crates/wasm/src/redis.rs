@@ -10,6 +10,7 @@ mod operate;
 mod recovery;
 mod reply;
 mod said;
+mod script;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use self::flight::Flight;
 use self::operate::Begun;
 use self::recovery::Recovery;
+use self::script::Script;
 use crate::answer::{NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
@@ -39,8 +41,8 @@ use crate::number::{from_quantity, to_quantity};
 /// An operation that has waited for this many deadlines is not begun any more.
 const MOST_DEADLINES: u64 = 16;
 
-const NO_LOCAL_CLUSTER: &str = "`client`: expected a client of one Redis, because `on_error` is \"local\": which master of a Cluster is away \
-     is not known; found a client of a Cluster";
+const NO_SHARE: &str = "`client`: expected a client of one Redis by `ioredis` or `redis`, because `on_error` is \"local\"; found one \
+     of a Cluster or of `@upstash/redis`";
 
 /// Decides by one policy on states in Redis.
 #[wasm_bindgen(js_name = NativeAuthority)]
@@ -53,6 +55,7 @@ pub struct Authority {
     prefix: String,
     /// Whether the states are in a Cluster.
     is_cluster: bool,
+    script: &'static Script,
     tier: Tier<usize, String>,
     /// What this process answers by itself as a node, and the answers.
     node: NodeCache,
@@ -117,7 +120,8 @@ struct Said {
 #[wasm_bindgen(js_class = NativeAuthority)]
 impl Authority {
     /// An authority with the policy in `text`, or with the policy `name` of the file in `text`. `written` says whether the caller
-    /// wrote this text, so that errors name its lines. `cluster` says whether the states are in a Cluster.
+    /// wrote this text, so that errors name its lines. `cluster` says whether the states are in a Cluster,
+    /// `texts` whether the client carries no other bytes than those of texts.
     ///
     /// # Errors
     /// Throws a text that `errors.js` reads, as all calls do.
@@ -129,6 +133,7 @@ impl Authority {
         prefix: String,
         deadline_us: f64,
         cluster: bool,
+        texts: bool,
     ) -> Result<Self, JsValue> {
         let (policy, gateway) = parsed(text, written, name.as_deref())?;
         let deadline = Micros(quantity("options.deadline", "INVALID_OPTION", deadline_us)?);
@@ -136,8 +141,8 @@ impl Authority {
         let seed = chance.number().ok_or(Failure::Ask(AskError::NoRandomness))?;
         let most_wait = Micros(deadline.0.saturating_mul(MOST_DEADLINES));
         let is_local = policy.on_error() == OnError::Local;
-        if cluster && is_local {
-            return Err(Failure::Option(NO_LOCAL_CLUSTER.to_owned()).into());
+        if (cluster || texts) && is_local {
+            return Err(Failure::Option(NO_SHARE.to_owned()).into());
         }
         let mut options = Options { patience: deadline, most_wait, seed, ..Options::default() };
         if cluster {
@@ -152,6 +157,7 @@ impl Authority {
             gateway,
             prefix,
             is_cluster: cluster,
+            script: Script::of(texts),
             tier: Tier::new(options),
             node: NodeCache::new(node),
             answered: VecDeque::new(),

@@ -64,8 +64,8 @@ export class RedisLimiter {
   constructor(policy, client, options = {}) {
     const sender = clientOf(client);
     const { name, prefix, deadlineUs } = redisOptions(options);
-    const isCluster = sender.masterOf !== undefined;
-    const native = readPolicy(policy, (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, isCluster));
+    const [isCluster, hasTexts] = [sender.masterOf !== undefined, sender.hasTexts === true];
+    const native = readPolicy(policy, (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, isCluster, hasTexts));
     this.#native = native;
     this.#defaultCost = native.defaultCost();
     this.#isShadow = native.isShadow();

@@ -1,23 +1,11 @@
 //! One call of the script that compares and swaps the states of some partitions: the host's script, in the host's words.
 
-use std::fmt::Write;
-use std::sync::LazyLock;
-
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{Swap, SwapOutcome};
 
 use super::arguments::Arguments;
 use super::reply::Reply;
-
-const SOURCE: &str = include_str!("../../../../host/src/store/redis/swap.lua");
-
-static HASH: LazyLock<String> = LazyLock::new(|| {
-    let digest = sha1_smol::Sha1::from(SOURCE).digest().bytes();
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a text has room
-        text
-    })
-});
+use super::script::Script;
 
 /// The words before the names: the command, the script and the number of names.
 const BEFORE_NAMES: usize = 3;
@@ -39,6 +27,7 @@ pub(super) enum Step {
 /// A call that has not ended. `swap.lua` says what its words mean.
 #[derive(Debug)]
 pub(super) struct Call {
+    script: &'static Script,
     /// The next command.
     command: Arguments,
     /// Whether the command has the whole script in place of its hash.
@@ -51,11 +40,15 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn new(prefix: &str, authority: &mut Authority<usize, String>, swap: &Swap) -> Self {
+    pub(super) fn new(
+        (prefix, script): (&str, &'static Script),
+        authority: &mut Authority<usize, String>,
+        swap: &Swap,
+    ) -> Self {
         let partitions: Vec<usize> =
             (0..swap.len()).map(|partition| authority.records(swap, partition).count()).collect();
         let names = partitions.iter().sum();
-        let mut command = Arguments::of_script("EVALSHA", &HASH, names);
+        let mut command = Arguments::of_script("EVALSHA", &script.hash, names);
         for partition in 0..swap.len() {
             for record in authority.records(swap, partition) {
                 command.push_joined(prefix.as_bytes(), record.name.as_bytes());
@@ -63,13 +56,13 @@ impl Call {
         }
         for partition in 0..swap.len() {
             for record in authority.records(swap, partition) {
-                command.push(record.found.unwrap_or_default());
-                command.push(record.becomes.unwrap_or_default());
+                command.push(&script.carried(record.found.unwrap_or_default()));
+                command.push(&script.carried(record.becomes.unwrap_or_default()));
                 let keep = record.ttl.map(|ttl| ttl.as_millis_ceil().to_string());
                 command.push(keep.unwrap_or_default().as_bytes());
             }
         }
-        let mut call = Self { command, has_script: false, lost: None, names, partitions };
+        let mut call = Self { script, command, has_script: false, lost: None, names, partitions };
         call.push_partitions();
         call
     }
@@ -113,7 +106,7 @@ impl Call {
     }
 
     fn with_whole_script(&mut self) {
-        let mut whole = Arguments::of_script("EVAL", SOURCE, self.names);
+        let mut whole = Arguments::of_script("EVAL", &self.script.source, self.names);
         self.command.iter().skip(BEFORE_NAMES).for_each(|word| whole.push(word));
         self.command = whole;
     }
@@ -121,7 +114,7 @@ impl Call {
     /// The connection broke, so nobody knows what is written: asks for the bytes that are stored. The script finds them if it
     /// expects nothing, and writes nothing.
     fn read_after(&mut self, error: String) {
-        let mut reads = Arguments::of_script("EVALSHA", &HASH, self.names);
+        let mut reads = Arguments::of_script("EVALSHA", &self.script.hash, self.names);
         self.command.iter().skip(BEFORE_NAMES).take(self.names).for_each(|name| reads.push(name));
         (0..self.names * VALUES).for_each(|_| reads.push(&[]));
         self.has_script = false;
@@ -141,7 +134,7 @@ impl Call {
                 other => return other,
             };
             let bytes = found.iter().map(|found| found.as_deref().unwrap_or_default());
-            match bytes.eq(expected) {
+            match bytes.map(|bytes| self.script.carried(bytes)).eq(expected) {
                 true => SwapOutcome::Found(found),
                 false => SwapOutcome::Refused(found, error.to_owned()),
             }
@@ -238,7 +231,7 @@ mod tests {
             authority.ask(Queued { resolved, now, operation: 1.into(), at: Micros(0), token });
         }
         let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
-        Call::new("p:", &mut authority, &swap)
+        Call::new(("p:", Script::of(false)), &mut authority, &swap)
     }
 
     fn words(call: &Call) -> Vec<String> {
@@ -249,12 +242,12 @@ mod tests {
     fn a_call_names_the_script_by_its_hash_and_then_sends_it() {
         let mut call = call();
         let by_hash = words(&call);
-        assert_eq!(by_hash[..3], ["EVALSHA", &*HASH, "2"]);
+        assert_eq!(by_hash[..3], ["EVALSHA", &*call.script.hash, "2"]);
         assert!(by_hash[3].starts_with("p:") && by_hash[4].starts_with("p:"), "{by_hash:?}");
         assert_eq!(by_hash.len(), 3 + 2 + 6);
         assert_eq!(call.reply(Reply::Error("NOSCRIPT No matching script.".into())), Step::Send);
         let whole = words(&call);
-        assert_eq!(whole[..3], ["EVAL", SOURCE, "2"]);
+        assert_eq!(whole[..3], ["EVAL", &*call.script.source, "2"]);
         assert_eq!(whole[3..], by_hash[3..]);
         let both = vec![SwapOutcome::Swapped, SwapOutcome::Swapped];
         assert_eq!(call.reply(Reply::Zero), Step::End(Ok(both)));

@@ -34,7 +34,7 @@ impl Authority {
         }
         self.tell(times);
         let swap = self.tier.poll_swap(times, |_| false)?;
-        let call = Call::new(&self.prefix, &mut self.tier, &swap);
+        let call = Call::new((&self.prefix, self.script), &mut self.tier, &swap);
         Some(self.calls.insert(Flight::Swap(swap, call)))
     }
 
@@ -71,7 +71,7 @@ impl Authority {
     pub fn reply(&mut self, call: usize, reply: &JsValue, now: f64, at: f64) {
         let times = self.times(now, at);
         let Some(under_way) = self.calls.get_mut(call) else { return };
-        let reply = Reply::read(reply);
+        let reply = Reply::read(reply, self.script.has_texts);
         let ended = match under_way {
             Flight::Swap(_, call) => match call.reply(reply) {
                 Step::Send => return,

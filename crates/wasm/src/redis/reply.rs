@@ -3,6 +3,7 @@
 use js_sys::{Array, Error, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue};
 
+use super::script::bytes_of;
 use crate::number::to_quantity;
 
 /// A reply of Redis, as far as the commands make one.
@@ -22,6 +23,16 @@ pub(super) enum Reply {
 }
 
 impl Reply {
+    /// What the script has written as a text.
+    fn of_text(text: &str) -> Self {
+        match text.split_at_checked(1) {
+            Some(("x", digits)) => bytes_of(digits).map_or(Self::Other, Self::Bytes),
+            Some(("e", error)) => Self::Error(error.to_owned()),
+            Some(("n", "")) => Self::Nil,
+            _ => Self::Other,
+        }
+    }
+
     /// The number, or the number in the bytes.
     pub(super) fn number(&self) -> Option<u64> {
         match self {
@@ -32,17 +43,21 @@ impl Reply {
         }
     }
 
-    /// Reads the value of a client that returns bytes as a `Buffer`. A list is read to the depth that the script has.
-    pub(super) fn read(value: &JsValue) -> Self {
-        Self::read_to(value, 2)
+    /// Reads the value of a client that returns bytes as a `Buffer`, or of one that carries texts alone. A list is read to the depth
+    /// that the script has.
+    pub(super) fn read(value: &JsValue, has_texts: bool) -> Self {
+        Self::read_to(value, has_texts, 2)
     }
 
-    fn read_to(value: &JsValue, depth: usize) -> Self {
+    fn read_to(value: &JsValue, has_texts: bool, depth: usize) -> Self {
         if value.as_f64() == Some(0.0) || value.as_string().as_deref() == Some("0") {
             return Self::Zero; // a client may be told to return numbers as texts
         }
         if let Some(number) = value.as_f64().and_then(to_quantity) {
             return Self::Number(number);
+        }
+        if let Some(text) = value.as_string().filter(|_| has_texts) {
+            return Self::of_text(&text);
         }
         if value.is_null() || value.is_undefined() {
             return Self::Nil;
@@ -54,9 +69,9 @@ impl Reply {
             return Self::Error(error.message().into());
         }
         match value.dyn_ref::<Array>() {
-            Some(list) if depth > 0 => {
-                Self::List(list.iter().map(|value| Self::read_to(&value, depth - 1)).collect())
-            }
+            Some(list) if depth > 0 => Self::List(
+                list.iter().map(|value| Self::read_to(&value, has_texts, depth - 1)).collect(),
+            ),
             _ => Self::Other,
         }
     }
