@@ -134,13 +134,30 @@ test("Redis is away: the request passes or gets 503, as the policy says", async 
   const limits = [{ algorithm: "fixed_window", limit: 1, period: "1h" }];
   for (const [on_error, expected] of [["open", 200], ["closed", 503]]) {
     const limiter = new RedisLimiter({ limits, on_error }, own, { deadline: "50ms" });
-    const port = await serve(t, await servers.fastify(limiter, { key: () => "a" }, async () => "hello"));
+    const reasons = [];
+    const port = await serve(t, await servers.fastify(limiter, { key: () => "a", onError: ({ message }) => reasons.push(message) }, async () => "hello"));
     for (let request = 0; request < 2; request++) {
       const [status, body] = await ask(port);
       assert.equal(status, expected);
       if (status === 503) assert.equal(JSON.parse(body).detail, "the store is unavailable");
     }
+    assert.deepEqual(reasons, ["redis: no answer within 50 ms", "redis: no answer within 50 ms"], "no client is told, but the log is");
   }
+});
+
+test("without `onError` an outage is written to the console, at most every 10 s", async (t) => {
+  const written = t.mock.method(console, "error", () => {});
+  t.mock.timers.enable({ apis: ["Date"], now: NOW_MS });
+  const { rateLimit } = await load(folder, "tidegate/fetch");
+  const limits = [{ algorithm: "fixed_window", limit: 1, period: "1h" }];
+  const limiter = new RedisLimiter({ limits }, { callBuffer: async () => { throw new Error("READONLY replica"); } });
+  const handle = rateLimit(limiter, () => assert.fail("it is refused"), { key: () => "a" });
+  for (const wanted of [1, 1, 2]) {
+    assert.equal((await handle(new Request("http://localhost/"))).status, 503);
+    assert.equal(written.mock.callCount(), wanted);
+    t.mock.timers.tick(6_000);
+  }
+  assert.equal(written.mock.calls[0].arguments[1].message, "redis: READONLY replica");
 });
 
 test("a lease that could not be renewed or released is told, and renewed again", async () => {

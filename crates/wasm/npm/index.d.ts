@@ -323,6 +323,8 @@ export interface Admission {
   };
   /** The units that the limit with the fewest has left. */
   readonly remaining?: number;
+  /** Why Redis has not decided, for a log; absent if it has. */
+  readonly degraded?: string;
 }
 
 /** What middleware asks about a request. */

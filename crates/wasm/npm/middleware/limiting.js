@@ -19,6 +19,8 @@ export class Limiting {
   /** @type {Store} */
   #store;
   #metering;
+  /** Until when an outage is not written to the console. */
+  #quietUntil = 0;
 
   /**
    * @param {AnyLimiter} limiter
@@ -75,8 +77,21 @@ export class Limiting {
     if (this.#among !== undefined) asked.isOneOfSeveral = true;
     if (this.#among?.isLast === false) asked.mayComeBack = true;
     const said = await this.#store.check(key, asked);
+    if (said.degraded !== undefined) this.#reportOutage(said.degraded);
     const meter = said.reservation && this.#metering?.begin(said.reservation.units);
     return { ...said, held: said.lease || meter ? hold(this.#store, key, said, meter, onError) : undefined };
+  }
+
+  /**
+   * Says why nobody has decided: to `onError` each time, to the console at most every 10 s.
+   *
+   * @type {(why: string) => void}
+   */
+  #reportOutage(why) {
+    const { onError } = this.#options;
+    if (onError === undefined && Date.now() < this.#quietUntil) return;
+    this.#quietUntil = Date.now() + 10_000;
+    report(onError, new Error(why));
   }
 
   /**

@@ -36,7 +36,10 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
   skip?: (...request: Request) => boolean | Promise<boolean>;
   /** Changes what the client is told: the headers of any response, and the status and the body of a refusal. Returns what it changes. */
   respond?: (told: Told, ...request: Request) => Partial<Told> | undefined | void | Promise<Partial<Told> | undefined | void>;
-  /** Takes note of a lease that could not be renewed or released. Default: `console.error`. */
+  /**
+   * Takes note of a lease that could not be renewed or released, and of each request on which Redis has not decided. Default:
+   * `console.error`, for such requests at most every 10 s.
+   */
   onError?: (error: unknown) => void;
 }
 

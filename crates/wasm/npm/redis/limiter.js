@@ -2,7 +2,7 @@
 import { NativeAuthority as Native, longKey, moduleMemory } from "#native";
 import { hasLease, readAdmission, readExplanation, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
-import { asError, caught, coded } from "../errors.js";
+import { asError, caught, coded, define } from "../errors.js";
 import {
   MOST_WAITERS, admissionOptions, clock, headerValue, held, known, requestFacts, requireFunction, requireText, requireUnits, requireWellFormed,
   requireWhole, wrongType,
@@ -218,7 +218,12 @@ export class RedisLimiter {
     const { cost, headers = "", reserves = false, isOneOfSeveral = false } = admissionOptions(options);
     if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
     requireWellFormed("key", "INVALID_KEY", key);
-    return this.#wait((native, at) => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock(), at), () => readAdmission(this.#native.served()));
+    return this.#wait((native, at) => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock(), at), () => {
+      const admission = readAdmission(this.#native.served());
+      const degraded = this.#native.degraded();
+      if (degraded !== undefined) define(admission, "degraded", degraded);
+      return admission;
+    });
   }
 
   /** @type {declared.RedisLimiter["giveBack"]} */

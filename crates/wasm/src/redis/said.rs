@@ -26,13 +26,17 @@ impl Authority {
     ) -> Said {
         let Caller { resolved, asked, operation, explains, asking, .. } = waiting;
         if let Some(mut asking) = asking {
+            let degraded = match &answer {
+                Ok(verdict) => verdict.degraded.then(|| self.share()),
+                Err(failure) => Some(self.why(failure.clone())),
+            };
             let away = |_| Outcome::Unavailable(AWAY.into());
             asking.decided(answer.map_or_else(away, Outcome::Decided));
             let served = match asking.next() {
                 Next::Done(fields) => fields,
                 Next::Decide(..) => String::new(), // a key asks for one decision
             };
-            return Said { served, ..Said::default() };
+            return Said { served, degraded, ..Said::default() };
         }
         let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
         let renew_every = resolved.limits().and_then(Limits::renew_every);
@@ -49,8 +53,7 @@ impl Authority {
         }
         match answer {
             Ok(verdict) if verdict.degraded => {
-                let cause = self.recovery.cause();
-                said.degraded = Some(format!("redis: {cause}; decided by a share of the limits"));
+                said.degraded = Some(self.share());
                 said.passes = verdict.decision.is_allowed();
             }
             Ok(verdict) => {
@@ -97,6 +100,11 @@ impl Authority {
         let text = answer::in_words(&why);
         *verdict = why.verdict;
         Ok(text)
+    }
+
+    /// Why the limiter has decided by its share.
+    fn share(&self) -> String {
+        format!("redis: {}; decided by a share of the limits", self.recovery.cause())
     }
 
     /// Why Redis has not decided. The text has no key.
