@@ -11,15 +11,26 @@ import { folder } from "./dropin.mjs";
 import { link } from "./installed.mjs";
 
 mkdirSync(join(folder, "node_modules/@upstash"));
-link(folder, ["@types", "@upstash/ratelimit", "@upstash/redis", "express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter"]);
+link(folder, ["@types", "@upstash/ratelimit", "@upstash/redis", "express-rate-limit", "ioredis", "rate-limit-redis", "rate-limiter-flexible", "redis", "rolling-rate-limiter"]);
 const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
 const app = readFileSync(new URL("dropin-app.ts", import.meta.url), "utf8");
+const onRedis = readFileSync(new URL("dropin-redis-app.ts", import.meta.url), "utf8");
 
 /** The app with our classes. The middleware of express-rate-limit stays. */
 const changed = app
   .replace('{ MemoryStore } from "express-rate-limit"', '{ MemoryStore } from "tidegate/express-rate-limit"')
   .replaceAll(/"(rate-limiter-flexible|rolling-rate-limiter)"/g, '"tidegate/$1"')
   .replaceAll('"@upstash/ratelimit";', '"tidegate/upstash";');
+
+/** The app on Redis with our classes. The stores take the client itself. */
+const changedOnRedis = onRedis
+  .replace('"rate-limit-redis"', '"tidegate/express-rate-limit/redis"')
+  .replace("sendCommand: (command: string, ...words: string[]) => client.call(command, ...words) as Promise<RedisReply>", "client")
+  .replace("import type { RedisReply } from \"rate-limit-redis\";\n", "")
+  .replaceAll(/"(rate-limiter-flexible|rolling-rate-limiter)"/g, '"tidegate/$1/redis"')
+  .replace('"@upstash/ratelimit"', '"tidegate/upstash/redis"')
+  .replace('redis: new UpstashRedis({ url: "https://example.com", token: "token" })', "redis: client")
+  .replace('import { Redis as UpstashRedis } from "@upstash/redis";\n', "");
 
 const ENTRIES = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
 
@@ -28,8 +39,27 @@ test("each entry is required where Node requires no ES modules", () => {
   const names = ENTRIES.map((entry) => `...Object.keys(require("tidegate/${entry}"))`);
   writeFileSync(file, `console.log([${names.join(", ")}].length);\n`);
   const printed = execFileSync(process.execPath, ["--no-experimental-require-module", file], { cwd: folder, encoding: "utf8" });
-  assert.equal(printed, "16\n");
+  assert.equal(printed, "17\n");
 });
+
+for (const kind of ["import", "require"]) {
+  test(`by ${kind}, an entry does not load Redis, and that of Redis has the same classes`, () => {
+    const file = join(folder, `apart.${kind === "import" ? "mjs" : "cjs"}`);
+    const of = (names, from) => (kind === "import" ? `import { ${names.replaceAll(":", " as")} } from "${from}";` : `const { ${names} } = require("${from}");`);
+    const memory = ENTRIES.map((entry, place) => (kind === "import" ? `import * as entry${place} from "tidegate/${entry}";` : `const entry${place} = require("tidegate/${entry}");`));
+    writeFileSync(join(folder, "count.cjs"), `globalThis.compiled = 0;
+const { Module } = WebAssembly;
+WebAssembly.Module = class extends Module { constructor(bytes) { super(bytes); globalThis.compiled++; } };
+`);
+    writeFileSync(file, `${memory.join("\n")}\nconsole.log(globalThis.compiled);\n`);
+    assert.equal(execFileSync(process.execPath, ["--require", "./count.cjs", file], { cwd: folder, encoding: "utf8" }), "1\n");
+    writeFileSync(file, `${of("RateLimiterRes", "tidegate/rate-limiter-flexible")}
+${of("RateLimiterRes: Same, RateLimiterRedis", "tidegate/rate-limiter-flexible/redis")}
+console.log(RateLimiterRes === Same, typeof RateLimiterRedis);
+`);
+    assert.equal(execFileSync(process.execPath, [file], { cwd: folder, encoding: "utf8" }), "true function\n");
+  });
+}
 
 for (const [kind, extension] of [["import", "mjs"], ["require", "cjs"]]) {
   test(`by ${kind}, an entry uses the module of the package, and throws its errors`, () => {
@@ -54,14 +84,14 @@ import { RateLimiterMemory } from "tidegate/rate-limiter-flexible";
 import { Ratelimit } from "tidegate/upstash";
 const memory = new RateLimiterMemory({ points: 2, duration: 1 });
 const ratelimit = new Ratelimit({ limiter: Ratelimit.slidingWindow(1, "1h") });
-memory.consume("a").then(({ remainingPoints }) => console.log(remainingPoints));
-ratelimit.limit("a").then(({ success }) => console.log(success, typeof Limiter));
+Promise.all([memory.consume("a"), ratelimit.limit("a")])
+  .then(([{ remainingPoints }, { success }]) => console.log(remainingPoints, success, typeof Limiter));
 `);
     const outfile = join(folder, `bundled-${platform}.cjs`);
     const esbuild = fileURLToPath(new URL("../../node_modules/.bin/esbuild", import.meta.url));
     const options = ["--bundle", `--platform=${platform}`, "--format=cjs", "--log-level=warning"];
     execFileSync(esbuild, [entry, ...options, `--outfile=${outfile}`], { cwd: folder });
-    assert.equal(execFileSync(process.execPath, [outfile], { cwd: tmpdir(), encoding: "utf8" }), "1\ntrue function\n");
+    assert.equal(execFileSync(process.execPath, [outfile], { cwd: tmpdir(), encoding: "utf8" }), "1 true function\n");
     assert.equal(readFileSync(outfile, "utf8").split("new WebAssembly.Instance").length, 2);
   });
 }
@@ -70,6 +100,8 @@ describe("an app compiles", () => {
   for (const [name, source, module] of [
     ["with the libraries it was written for", app, "nodenext"], ["with ours", changed, "nodenext"],
     ["with ours, by `require`", changed, "node16"], ["with ours, for a bundler", changed, "esnext"],
+    ["on Redis with the libraries it was written for", onRedis, "nodenext"], ["on Redis with ours", changedOnRedis, "nodenext"],
+    ["on Redis with ours, by `require`", changedOnRedis, "node16"],
   ]) {
     test(name, () => {
       const file = join(folder, `app.${module === "node16" ? "cts" : "mts"}`);
@@ -95,8 +127,8 @@ new RateLimiterMemory({ duration: 1 });
 new InMemoryRateLimiter({ maxInInterval: 1 });
 // @ts-expect-error there is no such unit
 Ratelimit.fixedWindow(5, "10 fortnights");
-// @ts-expect-error limits in Redis are not read
-new Ratelimit({ limiter: Ratelimit.fixedWindow(5, "10 s"), dynamicLimits: true });
+// @ts-expect-error a limit is a number or false
+new Ratelimit({ limiter: Ratelimit.fixedWindow(5, "10 s"), dynamicLimits: true }).setDynamicLimit({ limit: "5" });
 // @ts-expect-error an algorithm is needed
 new Ratelimit({ limiter: () => 5 });
 `);

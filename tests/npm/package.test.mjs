@@ -23,11 +23,16 @@ test("the tarball has exactly the files that are needed", () => {
     "koa.d.ts", "koa.js", "limiting.js", "next.d.ts", "next.js", "node.js", "options.d.ts", "several.js", "store.js", "web.js",
   ];
   const required = ofMiddleware.flatMap((name) => (name.endsWith(".d.ts") ? [name] : [name, `${name}.map`]));
-  const dropin = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
-  const ofDropin = ["cjs", "cjs.map", "d.cts", "js", "js.map"].flatMap((end) => dropin.map((name) => `dist/dropin/${name}.${end}`));
+  const entries = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"].flatMap((name) => [`${name}.d.ts`, `${name}.js`]);
+  const dropin = [
+    ...entries, "counters.js", "input.js", "ratelimit.js", "rolling.js", "store.js",
+    ...["abstract", "counting", "memory", "queue", "result", "timeouts", "wrappers"].map((name) => `flexible/${name}.js`),
+    ...[...entries, "counters.js", "flexible.js"].map((name) => `redis/${name}`),
+  ];
+  const ofDropin = dropin.flatMap((name) => (name.endsWith(".d.ts") ? [name] : [name, `${name}.map`]));
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
-    ...ofDropin, ...dropin.map((name) => `dropin/${name}.d.ts`),
+    ...[...ofDropin, "package.json", "flexible/package.json", "redis/package.json"].map((name) => `dist/dropin/${name}`), ...dropin.map((name) => `dropin/${name}`),
     "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
     "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
     "dist/index.d.cts", "dist/policy.d.cts",

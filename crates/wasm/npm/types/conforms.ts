@@ -2,6 +2,10 @@
 // compare the two, so this file does; `#written/` finds the script. No part of the package.
 import type * as declared from "../index.js";
 import type * as express from "../dropin/express-rate-limit.js";
+import type * as expressRedis from "../dropin/redis/express-rate-limit.js";
+import type * as flexibleRedis from "../dropin/redis/rate-limiter-flexible.js";
+import type * as rollingRedis from "../dropin/redis/rolling-rate-limiter.js";
+import type * as upstashRedis from "../dropin/redis/upstash.js";
 import type * as flexible from "../dropin/rate-limiter-flexible.js";
 import type * as rolling from "../dropin/rolling-rate-limiter.js";
 import type * as upstash from "../dropin/upstash.js";
@@ -21,6 +25,10 @@ import * as writtenExpressLimit from "#written/dropin/express-rate-limit";
 import * as writtenFlexible from "#written/dropin/rate-limiter-flexible";
 import * as writtenRolling from "#written/dropin/rolling-rate-limiter";
 import * as writtenUpstash from "#written/dropin/upstash";
+import * as writtenExpressRedis from "#written/dropin/redis/express-rate-limit";
+import * as writtenFlexibleRedis from "#written/dropin/redis/rate-limiter-flexible";
+import * as writtenRollingRedis from "#written/dropin/redis/rolling-rate-limiter";
+import * as writtenUpstashRedis from "#written/dropin/redis/upstash";
 import * as writtenExpress from "#written/middleware/express";
 import * as writtenFastify from "#written/middleware/fastify";
 import * as writtenFetch from "#written/middleware/fetch";
@@ -52,6 +60,11 @@ export const RateLimiterAbstract: new (...args: ConstructorParameters<typeof fle
 export const flexibleClasses: Omit<typeof flexible, "RateLimiterAbstract" | "RateLimiterCompatibleAbstract"> = writtenFlexible;
 export const rollingClasses: Pick<typeof rolling, "RateLimiter" | "InMemoryRateLimiter"> = writtenRolling;
 export const Ratelimit: Pick<typeof upstash.Ratelimit, keyof typeof upstash.Ratelimit> = writtenUpstash.Ratelimit;
+
+export const RedisStore: typeof expressRedis.RedisStore = writtenExpressRedis.RedisStore;
+export const RateLimiterRedis: typeof flexibleRedis.RateLimiterRedis = writtenFlexibleRedis.RateLimiterRedis;
+export const rollingRedisClasses: Pick<typeof rollingRedis, "RedisRateLimiter" | "IORedisRateLimiter" | "NodeRedisRateLimiter"> = writtenRollingRedis;
+export const RatelimitRedis: Pick<typeof upstashRedis.Ratelimit, keyof typeof upstashRedis.Ratelimit> = writtenUpstashRedis.Ratelimit;
 
 export const expressLimit: typeof import("../middleware/express.js") = writtenExpress;
 export const fastifyLimit: typeof import("../middleware/fastify.js") = writtenFastify;
