@@ -168,3 +168,15 @@ describe("misuse", () => {
 
   test("part of a point", () => assert.rejects(make({})().consume("a", 0.5), { code: "INVALID_OPTION" }));
 });
+
+test("the library takes our limiters once our base class inherits from its own", async () => {
+  const make = () => new theirs.RateLimiterUnion(new own.RateLimiterMemory({ points: 2, duration: 60 }), new own.RateLimiterRedis({ storeClient: io, points: 1, duration: 60, keyPrefix: "adopted" }));
+  assert.throws(make, { message: /RateLimiter/ });
+  Object.setPrototypeOf(own.RateLimiterCompatibleAbstract.prototype, theirs.RateLimiterCompatibleAbstract.prototype);
+  const { rlflx, adopted } = await make().consume("a");
+  assert.deepEqual([rlflx.remainingPoints, adopted.remainingPoints], [1, 0]);
+  const insuranceLimiter = new own.RateLimiterMemory({ points: 2, duration: 60 });
+  const their = new theirs.RateLimiterRedis({ storeClient: { get: () => {}, defineCommand() {}, rlflxIncr: async () => { throw new Error("away"); } }, points: 5, duration: 60, insuranceLimiter });
+  assert.equal((await their.consume("a")).remainingPoints, 1);
+  assert.equal((await new theirs.RLWrapperTimeouts({ limiter: insuranceLimiter, timeoutMs: 5_000 }).consume("a")).remainingPoints, 0);
+});
