@@ -125,6 +125,7 @@ describe("what differs", () => {
 
 describe("misuse", () => {
   test("no client", () => assert.throws(() => new OwnStore({}).init({ windowMs: 1_000 }), { message: /^`client`: expected a client of `ioredis`/ }));
-  test("an option of theirs", () => assert.throws(() => new OwnStore({ sendCommand() {} }), { message: '`options`: expected `client` or `prefix`, found "sendCommand"' }));
+  test("an option of theirs", () => assert.throws(() => new OwnStore({ sendCommand: "f" }), { message: '`sendCommand`: expected the client itself, in the option `client`, found "f"' }));
+  test("an unknown option", () => assert.throws(() => new OwnStore({ clients: io }), { message: '`options`: expected `client` or `prefix`, found "clients"' }));
   test("no init", () => assert.rejects(new OwnStore({ client: io }).increment("a"), { code: "NOT_INITIALIZED" }));
 });

@@ -1,5 +1,5 @@
 // The stores for express-rate-limit, with one in Redis.
-import { defineAbsent } from "../input.js";
+import { defineAbsent, fieldsOf, invalid } from "../input.js";
 import { CountingStore, knownOptions } from "../store.js";
 import { RedisCounters } from "./counters.js";
 
@@ -17,6 +17,8 @@ export class RedisStore extends CountingStore {
 
   /** @param {declared.RedisStoreOptions} options */
   constructor(options) {
+    const { sendCommand } = fieldsOf(options, ["sendCommand"]);
+    if (sendCommand !== undefined) throw invalid("sendCommand", "the client itself, in the option `client`", sendCommand);
     const { client, prefix = "rl:" } = knownOptions(options, ["client", "prefix"]);
     super(prefix, () => this.#counters);
     this.#client = client;

@@ -53,18 +53,31 @@ const ONE_REGION = "because regions that count apart grant more than the limit: 
 defineAbsent(MultiRegionRatelimit, { fixedWindow: ONE_REGION, slidingWindow: ONE_REGION, tokenBucket: ONE_REGION });
 
 /**
- * Lets a request pass that is not decided within a time.
+ * Lets a request pass that is not decided within a time. From then on until the next answer Redis hangs, so what it fails on passes, too.
  *
  * @type {(ms: number, limit: declared.Ratelimit["limit"]) => declared.Ratelimit["limit"]}
  */
 function within(ms, limit) {
+  let hangs = false;
+  /** @returns {declared.RatelimitResponse} */
+  const pass = () => ({ success: true, limit: 0, remaining: 0, reset: 0, pending: Promise.resolve(), reason: "timeout" });
   return async (identifier, request) => {
+    const asked = limit(identifier, request).then((said) => {
+      if (said.reason === undefined) hangs = false;
+      return said;
+    }, (error) => {
+      if (hangs && error.code === "UNAVAILABLE") return pass();
+      throw error;
+    });
     let timer;
     const late = new Promise((resolve) => {
-      timer = setTimeout(() => resolve({ success: true, limit: 0, remaining: 0, reset: 0, pending: Promise.resolve(), reason: "timeout" }), ms);
+      timer = setTimeout(() => {
+        hangs = true;
+        resolve(pass());
+      }, ms);
     });
     try {
-      return await Promise.race([limit(identifier, request), late]);
+      return await Promise.race([asked, late]);
     } finally {
       clearTimeout(timer);
     }
