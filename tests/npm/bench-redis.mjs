@@ -1,4 +1,4 @@
-// The limiter on Redis beside others through the same client, in one run. Not a test: `cargo xtask bench npm-redis`.
+// The limiter on Redis beside others through the same client, and the one at a server beside plain calls of `fetch`, in one run. Not a test: `cargo xtask bench npm-redis`.
 //
 // A row has the median of five runs of checks per second by 256 callers, and its ratio to its baseline.
 import { Ratelimit } from "@upstash/ratelimit";
@@ -7,6 +7,8 @@ import { RateLimiterRedis } from "rate-limiter-flexible";
 import { createClient } from "redis";
 
 import { RedisLimiter } from "../../crates/wasm/npm/dist/redis/node.js";
+import { RemoteLimiter } from "../../crates/wasm/npm/dist/remote.js";
+import { startHost } from "./host.mjs";
 import { startServer } from "./redis.mjs";
 
 const RUNS = 5;
@@ -54,6 +56,22 @@ await Promise.all([...Object.values(ours), lent].map((limiter) => limiter.close(
 io.disconnect();
 node.destroy();
 await redis.stop();
+await atServer();
+
+/** Both ask one host in memory. */
+async function atServer() {
+  const host = await startHost(`[policies.p]\nlimits = [{ algorithm = "fixed_window", limit = ${LIMIT}, period = "1h" }]`);
+  const remote = new RemoteLimiter({ url: host.url, policy: "p", token: "secret" });
+  const headers = { authorization: "Bearer secret", "content-type": "application/json" };
+  const one = await rate("one fetch a check, 100 keys", many.slice(0, 100), async (key) => {
+    const response = await fetch(`${host.url}/v1/check`, { method: "POST", headers, body: JSON.stringify({ policy: "p", key }) });
+    const { allowed, degraded } = await response.json();
+    if (!allowed || degraded !== undefined) throw new Error(degraded);
+  });
+  await rate("tidegate/remote, 100 keys", many.slice(0, 100), (key) => check(remote, key), [one, 5]);
+  await remote.close();
+  await host.stop();
+}
 
 /** Checks per second. */
 async function rate(name, keys, call, ...baselines) {

@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const target = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL("../../target/", import.meta.url));
-const binary = join(target, "debug/tidegate");
+const binary = process.env.TIDEGATE_HOST ?? join(target, "debug/tidegate");
 
 /**
  * Starts a host under these policies, in memory unless `options` name a Redis. It lives until `stop` is called. Its token is "secret",

@@ -136,7 +136,7 @@ test("a lease is held until the response has ended, and what the handler gives b
 
 test("an older form of the headers is that of the limiter in memory", async (t) => {
   for (const headers of ["draft-7", "draft-6", "x-ratelimit"]) {
-    const all = await Promise.all([new Limiter(POLICIES, { policy: "api" }), of("api")].map(async (limiter) => {
+    const all = await Promise.all([new Limiter(toml(POLICIES), { policy: "api" }), of("api")].map(async (limiter) => {
       const port = await serve(t, await servers.koa(limiter, { key: () => headers, headers }, async () => "hello"));
       const response = await fetch(`http://127.0.0.1:${port}/`);
       return [...response.headers].filter(([name]) => name.includes("ratelimit")).map(([name, value]) => [name, /reset/.test(name) ? "" : value.replace(/t=\d+/, "t")]);

@@ -31,6 +31,9 @@ expectTypeOf(limiter.run("a", async ({ aborted }) => String(aborted), once)).toE
 limiter.decide("a", { cost: 2 }).then((grant) => grant.refund(1, once));
 expectTypeOf(limiter.admit("a", { cost: 1, headers: "draft-6", reserves: true, isOneOfSeveral: true, mayComeBack: true })).toEqualTypeOf<Promise<Admission>>();
 expectTypeOf(limiter.giveBack("a", { headers: [] })).toEqualTypeOf<Promise<void>>();
+expectTypeOf(limiter.waitFor("a", { cost: 1, jitter: 0, signal })).toExtend<Promise<Answer>>();
+// @ts-expect-error: the server has the limits
+limiter.waitFor("a", { limits: [] });
 // @ts-expect-error: a function is needed
 limiter.run("a");
 // @ts-expect-error: no server reads it, so it is in milliseconds

@@ -208,7 +208,7 @@ test("the constructor refuses what is no option, and shows no secret", () => {
 
 test("a span is read by the server, as WebAssembly reads it", async () => {
   const { sent, fetch } = noting();
-  const [memory, remote] = [new Limiter(POLICIES, { policy: "tokens" }), of("tokens", { fetch })];
+  const [memory, remote] = [new Limiter(toml(POLICIES), { policy: "tokens" }), of("tokens", { fetch })];
   for (const span of ["1m30s", "4 s", "1.5s", 90_000_000, 1, 0, "0s", "", "90", "soon", "1e3s", "1s ", "\ufffd", "\ud800", "285 years", 1.5, -1, Number.MAX_SAFE_INTEGER + 1, null, "x".repeat(2_000)]) {
     for (const call of [(limiter) => limiter.block("spans", span), (limiter) => limiter.reserve("spans", { cost: 1, id: `spans/${String(span).slice(0, 9).toWellFormed()}`, timeToLive: span })]) {
       assert.deepEqual(await outcome(() => call(remote)), await outcome(() => call(memory)), `${call}: ${span}`);

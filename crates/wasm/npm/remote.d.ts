@@ -64,9 +64,10 @@ export class RemoteLimiter {
   constructor(options: RemoteLimiterOptions);
 }
 
-export interface RemoteLimiter extends Omit<AsyncLimiter<CallOptions>, "explain" | "waitFor"> {
+export interface RemoteLimiter extends AsyncLimiter<CallOptions> {
   check(key: string, options?: CheckOptions): Promise<Decision>;
   decide(key: string, request?: Request): Promise<Grant<OnceOptions>>;
+  waitFor(key: string, options?: Omit<memory.WaitOptions, OfMemory>): Promise<Grant<OnceOptions>>;
   acquire(key: string, request?: Request): Promise<HeldGrant<OnceOptions>>;
   run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Request): Promise<Ran<T>>;
   reserve(key: string, request?: ReserveRequest): Promise<Reservation>;

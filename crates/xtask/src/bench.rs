@@ -33,7 +33,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match arguments.name.as_deref() {
         Some("npm") => return npm("tests/npm/bench.mjs"),
-        Some("npm-redis") => return npm("tests/npm/bench-redis.mjs"),
+        Some("npm-redis") => {
+            step("build the host", &mut cargo(&["build", "--release", "--package", "tidegate"]))?;
+            return npm("tests/npm/bench-redis.mjs");
+        }
         _ => {}
     }
     let folder = target()?.join("criterion");
@@ -85,7 +88,9 @@ fn npm(script: &str) -> Result<()> {
     build::build(build::Artifact::Npm)?;
     install::redis()?;
     install::loaders()?;
-    step(&format!("benchmarks, {script}"), &mut command("node_modules/.bin/node", &[script]))
+    let mut bench = command("node_modules/.bin/node", &[script]);
+    bench.env("TIDEGATE_HOST", target()?.join("release/tidegate"));
+    step(&format!("benchmarks, {script}"), &mut bench)
 }
 
 /// The benchmarks of `tests/bench/benches`, and the starts of the names of their rows.

@@ -15,7 +15,7 @@ import { promisify } from "node:util";
 import { startHost } from "../host.mjs";
 import { install } from "../installed.mjs";
 import { readVectors } from "../vectors.mjs";
-import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, NEXT_MIDDLEWARE, VITEST, WORKER, page } from "./projects.mjs";
+import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, NEXT_MIDDLEWARE, VITEST, WORKER, page, remotePage } from "./projects.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const tools = join(here, "node_modules/.bin");
@@ -60,18 +60,22 @@ for (const [name, ...command] of [
   test(name, { skip }, () => assert.equal(run(work, ...command), `${RESULT}\n`));
 }
 
-writeFileSync(join(work, "remote.mjs"), `import { RemoteLimiter } from "tidegate/remote";
-const limiter = new RemoteLimiter({ url: process.env.TIDEGATE_URL, policy: "p", token: "secret", deadlineMs: 30_000 });
-const answers = await Promise.all([1, 2, 3].map((cost) => limiter.check(process.env.USER_KEY, { cost })));
-const { degraded } = await new RemoteLimiter({ url: "http://127.0.0.1:1", policy: "p" }).check("a");
-console.log(answers.map(({ remaining }) => remaining).join(" "), typeof degraded);
+writeFileSync(join(work, "asks.mjs"), `import { RemoteLimiter } from "tidegate/remote";
+export async function asks(url, key) {
+  const limiter = new RemoteLimiter({ url, policy: "p", token: "secret", deadlineMs: 30_000 });
+  const answers = await Promise.all([1, 2, 3].map((cost) => limiter.check(key, { cost })));
+  const { degraded } = await new RemoteLimiter({ url: "http://127.0.0.1:1", policy: "p" }).check("a");
+  return [...answers.map(({ remaining }) => remaining), typeof degraded].join(" ");
+}
 `);
+writeFileSync(join(work, "remote.mjs"), 'import { asks } from "./asks.mjs";\nconsole.log(await asks(process.env.TIDEGATE_URL, process.env.USER_KEY));\n');
+const ASKED = "8 6 3 string";
+let host;
+before(async () => {
+  host = await startHost('[policies.p]\nlimits = [{ algorithm = "fixed_window", limit = 9, period = "36500d" }]\n');
+  cleanups.push(() => host.stop());
+});
 describe("a limiter that asks a server", () => {
-  let host;
-  before(async () => {
-    host = await startHost('[policies.p]\nlimits = [{ algorithm = "fixed_window", limit = 9, period = "36500d" }]\n');
-    cleanups.push(() => host.stop());
-  });
   for (const [name, ...command] of [
     ["Node", process.execPath, "remote.mjs"],
     ["Deno", "deno", "run", "--allow-net", "--allow-env", "remote.mjs"],
@@ -80,7 +84,7 @@ describe("a limiter that asks a server", () => {
     const skip = !starts(command[0]) && `${command[0]} is not installed: not run`;
     test(name, { skip }, () => {
       const env = { ...environment(), TIDEGATE_URL: host.url, USER_KEY: name };
-      assert.equal(execFileSync(command[0], command.slice(1), { cwd: work, env, encoding: "utf8" }), "8 6 3 string\n");
+      assert.equal(execFileSync(command[0], command.slice(1), { cwd: work, env, encoding: "utf8" }), `${ASKED}\n`);
     });
   }
 });
@@ -134,6 +138,11 @@ describe("bundles in Chromium", { skip: noBrowser }, () => {
     writeFileSync(join(work, "page.html"), page(urls, "/node_modules/tidegate/dist/"));
     shown = await dom(`${await serve(work)}/page.html`);
   });
+  test("a page asks a server behind its own origin", async () => {
+    writeFileSync(join(work, "remote.html"), remotePage("/node_modules/tidegate/dist/"));
+    const asked = await dom(`${await serve(work, host.url)}/remote.html`);
+    assert.ok(asked.includes(`remote: ${ASKED}`), asked);
+  });
   for (const name of [...FOR_BROWSERS.map((project) => project.name), "no bundler"]) {
     test(name, () => assert.ok(shown.includes(`${name}: ${RESULT}`), shown));
   }
@@ -144,6 +153,9 @@ describe("Next.js", () => {
   test("the build and the start", async () => { url = await startNext("next", NEXT); });
   test("a route in Node", async () => assert.equal(await text(`${url}/node`), RESULT));
   test("a route in the edge runtime", async () => assert.equal(await text(`${url}/edge`), RESULT));
+  test("a route in the edge runtime that asks a server", async () => {
+    assert.equal(await text(`${url}/remote/edge?server=${encodeURIComponent(host.url)}`), ASKED);
+  });
   test("a limited route in Node", () => refusesTheSecond(`${url}/limited/node`));
   test("a limited route in the edge runtime", () => refusesTheSecond(`${url}/limited/edge`));
   test("a route behind a limiting proxy", () => refusesTheSecond(`${url}/behind`, "passed"));
@@ -232,7 +244,7 @@ function project(name, files) {
     mkdirSync(dirname(join(folder, file)), { recursive: true });
     writeFileSync(join(folder, file), content);
   }
-  for (const file of ["app.mjs", "app.cjs", "report.mjs"]) cpSync(join(work, file), join(folder, file));
+  for (const file of ["app.mjs", "app.cjs", "asks.mjs", "report.mjs"]) cpSync(join(work, file), join(folder, file));
   return folder;
 }
 
@@ -286,10 +298,15 @@ async function dom(url) {
   return (await promisify(execFile)(chromium, args, { encoding: "utf8" })).stdout;
 }
 
-/** Serves the files of a folder. */
-async function serve(folder) {
+/** Serves the files of a folder, and the API of a server. */
+async function serve(folder, api) {
   const types = { ".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript" };
-  const server = createServer((request, response) => {
+  const server = createServer(async (request, response) => {
+    if (api !== undefined && request.url.startsWith("/v1/")) {
+      const { method, headers: { authorization } } = request;
+      const answer = await fetch(api + request.url, { method, headers: { authorization }, body: Buffer.concat(await request.toArray()) });
+      return response.writeHead(answer.status, [...answer.headers]).end(await answer.text());
+    }
     const file = join(folder, decodeURIComponent(new URL(request.url, "http://x").pathname));
     if (!existsSync(file)) return response.writeHead(404).end();
     response.writeHead(200, { "content-type": types[extname(file)] ?? "application/octet-stream" }).end(readFileSync(file));

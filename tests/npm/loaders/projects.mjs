@@ -112,6 +112,11 @@ export default function Page() {
 }`,
   "app/node/route.js": route("nodejs", ""),
   "app/edge/route.js": route("edge", "../../../node_modules/tidegate/dist/tidegate.wasm?module"),
+  "app/remote/edge/route.js": `import { asks } from "../../../asks.mjs";
+export const runtime = "edge";
+export const dynamic = "force-dynamic";
+export const GET = async ({ url }) => new Response(await asks(new URL(url).searchParams.get("server"), "edge"));
+`,
   "app/limited/node/route.js": limitedRoute("nodejs"),
   "app/limited/edge/route.js": limitedRoute("edge"),
   "proxy.js": limitedProxy("proxy"),
@@ -135,3 +140,11 @@ ${JSON.stringify({ imports: {
 } })}</script>
 ${bundles.map((url) => `<script type="module" src="${url}"></script>`).join("\n")}
 <script type="module">${entry("no bundler").replaceAll('"./', '"/')}</script></body></html>`;
+
+/** A page that asks the server behind its own origin. */
+export const remotePage = (unpacked) => `<!doctype html><html><body><script type="importmap">
+${JSON.stringify({ imports: { "tidegate/remote": `${unpacked}remote.js` } })}</script>
+<script type="module">import { asks } from "/asks.mjs";
+import { report } from "/report.mjs";
+report("remote", await asks(location.origin, "Chromium"));
+</script></body></html>`;

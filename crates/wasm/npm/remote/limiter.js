@@ -2,8 +2,9 @@
 import * as calls from "../call.js";
 import { coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
-import { admissionOptions, held, requireFunction, requireSpan, requireUnits, requireWellFormed, wrongType } from "../input.js";
+import { MOST_WAITERS, admissionOptions, held, requireFunction, requireSpan, requireUnits, requireWellFormed, wrongType } from "../input.js";
 import { running } from "../running.js";
+import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
 import { answerOf, decisionOf, renewEveryUs, tookCost } from "./answer.js";
 import { Batch } from "./batch.js";
@@ -22,7 +23,10 @@ export class RemoteLimiter {
   #passes;
   #server;
   #batch;
-  #waiting = 0;
+  /** The number of calls under way. */
+  #count = 0;
+  /** The requests of `waitFor`. */
+  #waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US);
   /** @type {Promise<void> | undefined} */
   #closed;
   #onDrained = () => {};
@@ -58,6 +62,21 @@ export class RemoteLimiter {
     return this.#ask(signal, { method: "GET", path: `${this.#path(key)}?cost=${cost}${ofClass}`, repeats: true });
   }
 
+  /** @type {declared.RemoteLimiter["waitFor"]} */
+  async waitFor(key, options) {
+    const read = calls.callOptions("options", options, WAIT);
+    const { cost, fields } = read;
+    const peek = { cost, class: fields.class };
+    this.#place(key); // which must be valid
+    const asked = { ...read, signal: undefined }; // a grant that is under way is not lost
+    const ask = async () => {
+      const grant = this.#granted(key, cost, await this.#decide(key, asked));
+      // the server's clock may differ from that of the timers
+      return grant.allowed ? grant : { allowed: false, denied: grant.denied, retryAfterUs: grant.retryAfterUs };
+    };
+    return this.#waiting.wait(key, { ask, look: () => this.peek(key, peek) }, read);
+  }
+
   /** @type {declared.RemoteLimiter["acquire"]} */
   async acquire(key, request) {
     return this.#acquire(key, request, () => {});
@@ -85,7 +104,7 @@ export class RemoteLimiter {
     const { signal } = calls.callOptions("options", options, OPTIONS);
     const { policy } = this.#place(key);
     const path = `/v1/leases/${named("lease", lease)}?policy=${encodeURIComponent(policy)}&key=${encodeURIComponent(key)}`;
-    return this.#ask(signal, { method: "DELETE", path }, { lease }); // of an owner it closes one more connection each time
+    return this.#woken(key, this.#ask(signal, { method: "DELETE", path }, { lease })); // of an owner it closes one more connection each time
   }
 
   /** @type {declared.RemoteLimiter["budget"]} */
@@ -115,21 +134,21 @@ export class RemoteLimiter {
     const read = calls.callOptions("options", options, OPTIONS);
     const path = `/v1/reservations/${named("id", id)}/commit`;
     requireUnits("actual", actual, 0);
-    return this.#post(path, key, read, { actual }, { id }, true);
+    return this.#woken(key, this.#post(path, key, read, { actual }, { id }, true));
   }
 
   /** @type {declared.RemoteLimiter["refund"]} */
   async refund(key, units, options) {
     const read = calls.callOptions("options", options, REFUND);
     requireUnits("units", units, 1);
-    return this.#post("/v1/refund", key, read, { units });
+    return this.#woken(key, this.#post("/v1/refund", key, read, { units }));
   }
 
   /** @type {declared.RemoteLimiter["reset"]} */
   async reset(key, options) {
     const { signal } = calls.callOptions("options", options, OPTIONS);
     // it is never sent twice, because a second one would forget what was taken after the first
-    return certain(await this.#ask(signal, { method: "DELETE", path: this.#path(key) }));
+    return certain(await this.#woken(key, this.#ask(signal, { method: "DELETE", path: this.#path(key) })));
   }
 
   /** @type {declared.RemoteLimiter["block"]} */
@@ -137,7 +156,7 @@ export class RemoteLimiter {
     const { signal } = calls.callOptions("options", options, OPTIONS);
     requireSpan("span", span);
     const body = bodyOf({ for: span });
-    return certain(await this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body }));
+    return certain(await this.#woken(key, this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body })));
   }
 
   /** @type {declared.RemoteLimiter["prepare"]} */
@@ -172,7 +191,7 @@ export class RemoteLimiter {
   }
 
   get waiting() {
-    return this.#waiting;
+    return this.#count + this.#waiting.size;
   }
 
   /** @type {declared.RemoteLimiter["close"]} */
@@ -180,7 +199,8 @@ export class RemoteLimiter {
     this.#closed ??= new Promise((resolve) => {
       this.#onDrained = resolve;
     });
-    if (this.#waiting === 0) this.#onDrained();
+    this.#waiting.close(closed());
+    if (this.#count === 0) this.#onDrained();
     return this.#closed;
   }
 
@@ -249,16 +269,16 @@ export class RemoteLimiter {
    * @param {(why: string) => T} otherwise
    */
   async #counted(begin, otherwise) {
-    if (this.#closed !== undefined) throw coded("FREED", "the limiter has been closed");
-    this.#waiting++;
+    if (this.#closed !== undefined) throw closed();
+    this.#count++;
     try {
       return await begin();
     } catch (error) {
       if (error instanceof Away) return otherwise(error.message);
       throw error;
     } finally {
-      this.#waiting--;
-      if (this.#waiting === 0) this.#onDrained();
+      this.#count--;
+      if (this.#count === 0) this.#onDrained();
     }
   }
 
@@ -278,7 +298,18 @@ export class RemoteLimiter {
 
   /** @type {(key: string, atUs: number, granted: number, units: number, read?: Read) => Promise<any>} */
   #refundGrant(key, atUs, granted, units, read = NO_OPTIONS) {
-    return this.#post("/v1/refund", key, read, { units, granted_at_us: atUs, granted });
+    return this.#woken(key, this.#post("/v1/refund", key, read, { units, granted_at_us: atUs, granted }));
+  }
+
+  /**
+   * What is answered to an operation after which other requests may pass.
+   *
+   * @type {(key: string, answered: Promise<any>) => Promise<any>}
+   */
+  async #woken(key, answered) {
+    const answer = await answered;
+    this.#waiting.wake(key);
+    return answer;
   }
 
   /**
@@ -299,6 +330,8 @@ export class RemoteLimiter {
     return `/v1/keys/${encodeURIComponent(policy)}/${segment("key", "INVALID_KEY", key)}`;
   }
 }
+
+const closed = () => coded("FREED", "the limiter has been closed");
 
 /** @type {(key: any) => void} */
 function requireKey(key) {
@@ -368,6 +401,7 @@ const ITS_OWN = ["now", "limits", "draw"];
 
 const CHECK = calls.changed(calls.CHECK, ITS_OWN, ONCE);
 const REQUEST = calls.changed(calls.REQUEST, ITS_OWN, ONCE);
+const WAIT = calls.changed(calls.WAIT, ["limits", "draw"], {});
 const ACQUISITION = calls.changed(calls.ACQUISITION, ITS_OWN, ONCE);
 const RESERVATION = calls.changed(calls.RESERVATION, ITS_OWN, ONCE);
 const REFUND = calls.changed(calls.OPTIONS, ITS_OWN, ONCE);
