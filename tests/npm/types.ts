@@ -1,10 +1,11 @@
 // The tests compile this file and never run it. It says the type of every call, and what a call must accept and refuse.
 import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
+import preferredToml, { toml } from "tidegate/toml";
 import type {
-  Admission, AdmitOptions, Answer, Budget, CheckOptions, Committed, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
-  OlderHeaders, Options, Policy, PolicyFile, Ran, Report, ReporterDecision, ReporterOptions, Request, Reservation, ReserveRequest, Signal, Span, WaitOptions,
-  WantedBudget,
+  Admission, AdmitOptions, Answer, AnyPolicy, Budget, CheckOptions, Committed, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit,
+  LimitAnswer, Limited, LimiterOptions, OlderHeaders, Options, Policy, PolicyFile, Ran, Report, ReporterDecision, ReporterOptions, Request, Reservation,
+  ReserveRequest, Signal, Span, TomlPolicy, WaitOptions, WantedBudget,
 } from "tidegate";
 
 expectTypeOf(preferred).toEqualTypeOf<typeof Limiter>();
@@ -25,8 +26,14 @@ const gateway: PolicyFile = {
   jwt: { algorithms: ["ES256"], keys: "JWT_KEYS", issuer: "us", audience: "api" }, trusted_proxies: ["10.0.0.0/8"], api_path: "/_tidegate",
 };
 
-expectTypeOf(Limiter).constructorParameters.toEqualTypeOf<[policy: Policy | PolicyFile | string, options?: LimiterOptions]>();
+expectTypeOf<AnyPolicy>().toEqualTypeOf<Policy | PolicyFile | TomlPolicy | string>();
+expectTypeOf(toml).toEqualTypeOf<(text: string) => TomlPolicy>();
+expectTypeOf(preferredToml).toEqualTypeOf<typeof toml>();
+expectTypeOf(Limiter).constructorParameters.toEqualTypeOf<[policy: AnyPolicy, options?: LimiterOptions]>();
 expectTypeOf<LimiterOptions>().toEqualTypeOf<{ policy?: string; maxBytes?: number; maxWaiters?: number }>();
+expectTypeOf(Limiter).toBeConstructibleWith(toml("limits = []"), { policy: "api" });
+// @ts-expect-error only `toml` makes a policy of a text in TOML
+expectTypeOf(Limiter).toBeConstructibleWith({ text: "limits = []" });
 expectTypeOf(Limiter).toBeConstructibleWith(policy, { maxBytes: 1_000_000, maxWaiters: 5 });
 expectTypeOf(Limiter).toBeConstructibleWith(reserving);
 expectTypeOf(Limiter).toBeConstructibleWith(file, { policy: "api" });
@@ -147,7 +154,7 @@ expectTypeOf(limiter.report).toEqualTypeOf<(key: string, report: Report & Option
 expectTypeOf(limiter.dump).returns.toExtend<Uint8Array>();
 expectTypeOf(limiter.restore).toEqualTypeOf<(dump: ArrayBuffer | ArrayBufferView) => void>();
 expectTypeOf(limiter.restore).toBeCallableWith(limiter.dump());
-expectTypeOf(limiter.update).toEqualTypeOf<(policy: Policy | PolicyFile | string, options?: { policy?: string; now?: number }) => void>();
+expectTypeOf(limiter.update).toEqualTypeOf<(policy: AnyPolicy, options?: { policy?: string; now?: number }) => void>();
 expectTypeOf(limiter.limited).toEqualTypeOf<(options?: { now?: number }) => IterableIterator<Limited>>();
 expectTypeOf(limiter.sweep).toEqualTypeOf<(options?: { now?: number }) => void>();
 expectTypeOf(limiter.free).toEqualTypeOf<() => void>();
