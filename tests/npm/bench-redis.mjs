@@ -6,7 +6,7 @@ import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import { createClient } from "redis";
 
-import { RedisLimiter } from "../../crates/wasm/npm/dist/redis/node.js";
+import { RedisLimiter } from "../../crates/wasm/npm/dist/node/redis.js";
 import { RemoteLimiter } from "../../crates/wasm/npm/dist/remote.js";
 import { startHost } from "./host.mjs";
 import { startServer } from "./redis.mjs";

@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 const require = createRequire(new URL("./loaders/", import.meta.url));
 const RUNS = 5;
 const NOW = 1_700_000_000_000_000;
-const OURS = "../../crates/wasm/npm/dist/node.js";
+const OURS = "../../crates/wasm/npm/dist/node/index.js";
 const BUCKET = { algorithm: "token_bucket", capacity: 500, rate: "100/s" };
 const FLEXIBLE = { points: 500, duration: 5 };
 
