@@ -132,6 +132,58 @@ fn a_wrong_name_is_named_after_those_that_were_expected() {
     }
 }
 
+/// Whether the JSON says the same, and each of its places leads back to the same byte of the TOML.
+fn leads_back(of: &Node<'_>, to: &Node<'_>, back: &dyn Fn(usize) -> usize) -> bool {
+    let is_same = match (&of.value, &to.value) {
+        (Value::List(of), Value::List(to)) => {
+            of.len() == to.len() && of.iter().zip(to).all(|(of, to)| leads_back(of, to, back))
+        }
+        (Value::Map(of), Value::Map(to)) => {
+            let mut both = of.iter().zip(to);
+            of.len() == to.len()
+                && both.all(|(of, to)| {
+                    of.name == to.name
+                        && of.name_at == back(to.name_at)
+                        && leads_back(&of.node, &to.node, back)
+                })
+        }
+        (of, to) => format!("{of:?}") == format!("{to:?}"),
+    };
+    is_same && back(to.at) == of.at
+}
+
+#[test]
+fn toml_as_json_says_the_same_and_leads_back_to_its_places() {
+    // the tables are in another order than their names, and names and texts have characters of several bytes
+    let text = "\"é\" = '\"\\\u{1f980}'\n\n[b.\"x y\"]\nn = -1\nl = [1, true,\n  { k = 0x10 }]\nf = -1.5e3\n[a]\n[[a.c]]\nt = \"\"\"\n\\u0001\"\"\"\n[[a.c]]\n[b]\nq = 9\n";
+    let tree = toml(text).unwrap();
+    let translation = tree.as_json().unwrap();
+    let characters = |byte: usize| translation.json[..byte].chars().count() + 1;
+    let back = |at: usize| {
+        let (line, column) = translation.place(characters(at), text);
+        let start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+        start + text[start..].chars().take(column - 1).map(char::len_utf8).sum::<usize>()
+    };
+    assert!(leads_back(&tree, &json(&translation.json).unwrap(), &back), "{}", translation.json);
+    assert!(!translation.json.contains('\n'));
+}
+
+#[test]
+fn what_json_cannot_write_is_refused_in_its_place() {
+    for (value, found) in [
+        ("nan", "the number `nan`"),
+        ("-inf", "the number `-inf`"),
+        ("0xffffffffffffffffff", "the number `0xffffffffffffffffff`"),
+        ("07:32:00", "a date or a time"),
+    ] {
+        let text = format!("a = [\n 1, {{ b = {value} }}]");
+        let error = toml(&text).unwrap().as_json().unwrap_err();
+        assert_eq!((error.line_and_column(&text), error.path()), ((2, 11), "a[1].b".to_string()));
+        let expected = "expected a string, a whole number, a boolean, an array or a table; found ";
+        assert_eq!(error.message("a table"), format!("{expected}{found}"));
+    }
+}
+
 #[test]
 fn toml_and_json_differ_in_one_word() {
     let toml = |text: &str| {
