@@ -1,5 +1,5 @@
 // WebAssembly may end by a panic, and then begins anew: what it remembered is gone, and what was stored is not.
-import { Isolate, __wbg_reset_state } from "./build/index.js";
+import { __wbg_reset_state, watch } from "./build/index.js";
 
 /** How many times WebAssembly began anew. Numbers that an earlier instance gave mean something else in a later one. */
 export let instance = 0;
@@ -10,7 +10,7 @@ export const whenEnded = new Set();
 /** Lets WebAssembly begin anew. WebAssembly itself calls this at its end, because a panic in a future reaches no caller. */
 export function ended() {
   __wbg_reset_state();
-  Isolate.watch();
+  watch();
   instance += 1;
   for (const call of [...whenEnded]) call();
 }

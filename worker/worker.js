@@ -1,13 +1,14 @@
 // The Worker. It awaits and moves bytes; WebAssembly reads the requests, decides, and words the answers.
 import { DurableObject } from "cloudflare:workers";
 import { Fields } from "./build/fields.js";
-import { Isolate, NextStep, Owner, RevisionStore, initSync } from "./build/index.js";
+import { Isolate, NextStep, RevisionStore, initSync, watch } from "./build/index.js";
 import module from "./build/index_bg.wasm";
+import { keysBy } from "./keys.js";
 import { logError } from "./log.js";
 import { instance, outlive, recover, whenEnded } from "./recovery.js";
 
 initSync({ module });
-Isolate.watch();
+watch();
 
 /** The longest body of a call. */
 const MAX_BODY = Isolate.max_body();
@@ -204,42 +205,8 @@ function response(text) {
   return new Response(fields.text() || null, { status, headers });
 }
 
-/** The states of the keys that belong to one object. */
-export class Keys extends DurableObject {
-  constructor(state, env) {
-    super(state, env);
-    this.owner = undefined;
-    this.instance = instance;
-  }
-
-  /** Answers questions of an isolate. Only WebAssembly reads the questions and the replies. */
-  ask(questions) {
-    return this.#use((owner) => owner.ask(questions, Date.now())) ?? this.#learn(questions);
-  }
-
-  /** Answers by a revision of the policies that must be read first. */
-  async #learn(questions) {
-    await outlive(() => Isolate.learn(questions, this.env));
-    return this.#use((owner) => owner.ask(questions, Date.now()));
-  }
-
-  /** Deletes expired states. */
-  alarm() {
-    return outlive(() => this.#use((owner) => owner.ring(Date.now())));
-  }
-
-  #use(call) {
-    if (this.instance !== instance) [this.owner, this.instance] = [undefined, instance];
-    try {
-      this.owner ??= new Owner(this.ctx, this.env);
-      return call(this.owner);
-    } catch (error) {
-      recover(error, this.instance);
-      this.owner = undefined; // what is not stored is unknown
-      throw error;
-    }
-  }
-}
+/** The states of the keys that belong to one object. It reads a revision of the policies that it does not know. */
+export const Keys = keysBy((questions, env) => outlive(() => Isolate.learn(questions, env)));
 
 /** The object that keeps the policies which callers have put over the deployed ones. */
 export class Policies extends DurableObject {

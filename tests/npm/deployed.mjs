@@ -58,6 +58,11 @@ const caller :Workerd.Worker = (
   compatibilityDate = "2026-11-01",
   bindings = [(name = "TIDEGATE", service = (name = "tidegate", entrypoint = "Tidegate")) ${variables(caller)}]);
 `;
+  return run(folder, config, 2);
+}
+
+/** Runs workerd with a configuration that has so many sockets. Returns their URLs by their names, and what stops it. */
+export async function run(folder, config, sockets) {
   const file = join(folder, "config.capnp");
   writeFileSync(file, config);
   const options = { env: { PATH }, stdio: ["ignore", "pipe", "inherit"] };
@@ -68,9 +73,9 @@ const caller :Workerd.Worker = (
   for await (const line of createInterface({ input: server.stdout })) {
     const { socket, port } = JSON.parse(line);
     urls[socket] = `http://127.0.0.1:${port}`;
-    if (Object.keys(urls).length === 2) break;
+    if (Object.keys(urls).length === sockets) break;
   }
-  if (Object.keys(urls).length < 2) throw new Error("workerd has ended before it listened");
+  if (Object.keys(urls).length < sockets) throw new Error("workerd has ended before it listened");
   const stop = async () => {
     const ended = once(server, "exit");
     kill();
@@ -83,7 +88,7 @@ const caller :Workerd.Worker = (
 const quoted = JSON.stringify;
 
 /** A module in the configuration, which names files from its own folder. */
-function embedded(folder, { name, file, text }, policies) {
+export function embedded(folder, { name, file, text }, policies) {
   const kind = name.endsWith(".wasm") ? "wasm" : name.endsWith(".toml") ? "text" : "esModule";
   const given = kind === "text" && policies !== undefined ? policies : text;
   const content = given === undefined ? `embed ${quoted(relative(folder, file))}` : quoted(given);

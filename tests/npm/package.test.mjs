@@ -39,6 +39,7 @@ test("the tarball has exactly the files that are needed", () => {
     ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), 
     ...["all", "index", "redis", "toml"].flatMap((name) => [`dist/node/${name}.cjs`, `dist/node/${name}.js`]),
     "dist/node/all.cjs.map", "dist/node/all.js.map", "dist/node/command.js", "dist/redis.d.cts",
+    "durable-objects.d.ts", "dist/durable-objects.d.cts", ...["index.js", "index.js.map", "tidegate.wasm"].map((name) => `dist/durable-objects/${name}`),
     "dist/remote.cjs", "dist/remote.cjs.map", "dist/remote.d.cts", "dist/remote.js", "dist/remote.js.map",
     "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
     "dist/toml.d.cts", "dist/toml/browser.cjs", "dist/toml/browser.cjs.map", "dist/toml/browser.js", "dist/toml/browser.js.map",
@@ -101,7 +102,7 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "frameworks-types.ts", "redis-types.ts", "remote-types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "frameworks-types.ts", "redis-types.ts", "remote-types.ts", "worker-types.ts", "durable-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));

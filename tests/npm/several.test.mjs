@@ -144,7 +144,7 @@ test("what makes no list of limiters is refused", () => {
     [[], {}, /expected a Limiter or a list of 2 to 8, found a list of 0/],
     [[all[0]], {}, /found a list of 1/],
     [Array(9).fill(all[0]), {}, /found a list of 9/],
-    [[all[0], {}], {}, /expected a Limiter, a RedisLimiter or a RemoteLimiter/],
+    [[all[0], {}], {}, /expected a Limiter, a RedisLimiter, a DurableLimiter or a RemoteLimiter/],
     [all, { key: [none] }, /`options\.key`: expected a list with an entry for each of 2 limiters, found a list of 1/],
     [all, { store: new MemoryStore(all[0]) }, /`options\.store`: expected a list/],
     [all, { store: [{ check: none, renew: none, release: none }, undefined] }, /`options\.store\.giveBack`/],

@@ -26,6 +26,7 @@ impl Clock {
     }
 
     /// The last time, by both clocks.
+    #[cfg(feature = "api")]
     pub(crate) const fn last(&self) -> (Timestamp, Micros) {
         (self.last, self.at)
     }

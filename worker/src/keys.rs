@@ -16,7 +16,6 @@ use worker::worker_sys::DurableObjectState;
 use worker::{Env, State};
 
 use crate::alarm::{Alarm, Expired};
-use crate::bindings::{alarm_after_ms, trusts_caller_time};
 use crate::call::questions;
 use crate::clock::{Clock, number, timestamp};
 use crate::fields::Fields;
@@ -24,6 +23,7 @@ use crate::log::log_error;
 use crate::memory::Share;
 use crate::policies::{self, Revision};
 use crate::rows::Rows;
+use crate::variables::{alarm_after_ms, trusts_caller_time};
 
 /// How many bytes of states an object remembers at most. All objects of an isolate share one bound beside.
 const REMEMBERED: usize = 8 << 20;
@@ -54,6 +54,12 @@ fn authority(trusts_caller_time: bool) -> Authority<Place, &'static str> {
         is_only_writer: !trusts_caller_time,
         ..Options::default()
     })
+}
+
+/// The name of the policy in the name of an object. A limiter of `tidegate/durable-objects` may put a prefix and a slash before it.
+fn policy_of(object: &str) -> &str {
+    let name = object.split([':', '#']).next().unwrap_or("");
+    name.rsplit('/').next().unwrap_or("")
 }
 
 /// The functions that JavaScript calls in an object.
@@ -93,7 +99,7 @@ impl Owner {
             inbox: inbox(),
             clock: Clock::default(),
             trusts_caller_time,
-            policy: name.split([':', '#']).next().unwrap_or("").to_owned(),
+            policy: policy_of(&name).to_owned(),
             decided_by: None,
             share: Share::default(),
             object,
@@ -102,7 +108,7 @@ impl Owner {
     }
 
     /// Answers the questions of a call. All that the replies depend on is written. Returns `undefined` if the revision of the
-    /// policies is not known by which a question must be answered: [`Isolate::learn`](crate::isolate::Isolate::learn) reads it.
+    /// policies is not known by which a question must be answered. Then JavaScript has it read.
     ///
     /// # Errors
     /// Throws an `Error` if the policy file is wrong.

@@ -3,56 +3,69 @@
 //! This crate is an adapter. `tidegate_http` reads the requests and words the answers. In an isolate a
 //! node ([`node`]) answers what it may, and asks the objects ([`keys`]) for the rest, by `tidegate_tier`. JavaScript
 //! (`worker.js`) carries the bytes between them and awaits.
+//!
+//! With the feature `limiter` in place of `api` it has the objects alone, and the limiter of the npm package that asks them ([`limiter`]).
 
 #[cfg(target_arch = "wasm32")]
 mod alarm;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod bindings;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod body;
 #[cfg(any(target_arch = "wasm32", test))]
 mod call;
 #[cfg(target_arch = "wasm32")]
+mod carry;
+#[cfg(target_arch = "wasm32")]
 mod clock;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
+mod closed;
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod events;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod exchange;
 #[cfg(any(target_arch = "wasm32", test))]
 mod fields;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod gateway;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod held;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod isolate;
 #[cfg(target_arch = "wasm32")]
 mod keys;
+#[cfg(all(target_arch = "wasm32", feature = "limiter"))]
+mod limiter;
 #[cfg(target_arch = "wasm32")]
 mod log;
 #[cfg(any(target_arch = "wasm32", test))]
 mod memory;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod node;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod policies;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", not(feature = "api")))]
+#[path = "learnt.rs"]
+mod policies; // those that nobody has deployed
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod proceed;
 #[cfg(target_arch = "wasm32")]
 mod recovery;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod revision_store;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod revisions;
 #[cfg(target_arch = "wasm32")]
 mod rows;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod rpc;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod sockets;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod step;
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod token;
 #[cfg(target_arch = "wasm32")]
+mod variables;
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod watch;

@@ -5,20 +5,19 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::rc::Rc;
 
-use js_sys::{Function, Reflect};
+use js_sys::Function;
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
     Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
 };
-use tidegate_tier::wire::{Failure, NodeOptions, Outgoing, Question};
+use tidegate_tier::wire::{NodeOptions, Outgoing};
 use tidegate_tier::{cache, outage};
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
-use crate::call::{Calls, numbers, replies};
+use crate::carry;
 use crate::clock::{Clock, timestamp};
 use crate::exchange::{InForce, Needs, OwnRequest};
-use crate::keys::STORAGE_FAILED;
 use crate::log::log_error;
 use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
@@ -242,27 +241,15 @@ impl Node {
 
     /// The calls that are due, in fields.
     pub(crate) fn transmit(&mut self, at: Micros) -> String {
-        let mut calls = Calls::default();
-        while let Some(Question { number, to, bytes }) = self.asks.outbox().poll_transmit(at) {
-            let revision = policies::hash_of(to.policy()).unwrap_or_default();
-            calls.add(&to.object_name(), &revision, number, &bytes);
-        }
+        let revision_of = |policy: &_| policies::hash_of(policy).unwrap_or_default();
+        let calls = carry::transmit(self.asks.outbox(), "", revision_of, at);
         self.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
-        calls.into_text()
+        calls
     }
 
     /// Takes the reply to the questions with these numbers.
     pub(crate) fn reply(&mut self, asked: &str, reply: &str, cause: &JsValue, at: Micros) {
-        let failure = match is_of_storage(cause) {
-            true => Failure::Store(STORAGE_FAILED.to_owned()),
-            false => Failure::Unknown,
-        };
-        for bytes in replies(reply) {
-            let _ = self.asks.outbox().handle_reply(&bytes, at); // the question then gets its answer by the next lines
-        }
-        for number in numbers(asked) {
-            self.asks.outbox().handle_lost(number, &failure, at); // does nothing if the reply came
-        }
+        carry::reply(self.asks.outbox(), asked, reply, cause, at);
         self.settle(cause);
         self.wake_next();
     }
@@ -403,15 +390,6 @@ pub(crate) struct Held<'a> {
     pub(crate) policy: &'a str,
     pub(crate) key: &'a str,
     pub(crate) name: &'a str,
-}
-
-/// Whether the storage of an object is the reason why its call failed. The runtime ends an object whose disk is full.
-fn is_of_storage(cause: &JsValue) -> bool {
-    if cause.is_undefined() {
-        return false; // to look for its message takes as long as the call
-    }
-    let message = Reflect::get(cause, &"message".into()).ok().and_then(|text| text.as_string());
-    message.is_some_and(|message| message.contains("SQLITE_"))
 }
 
 /// Sets the node of this isolate.

@@ -6,9 +6,9 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use web_sys::{Headers, Request, RequestInit};
 use worker::Env;
 
-use crate::bindings::value;
 use crate::exchange::RPC;
 use crate::isolate::Isolate;
+use crate::variables::value;
 
 /// The field of a call that stands for the header `Idempotency-Key`.
 const IDEMPOTENCY_KEY: &str = "idempotency_key";

@@ -11,7 +11,7 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use web_sys::{BinaryType, CloseEvent, MessageEvent};
 use worker::{Context, WebSocket, WebSocketPair};
 
-use crate::recovery::ClosedAtEnd;
+use crate::closed::ClosedAtEnd;
 
 /// The codes that only say how a connection has ended (RFC 6455 §7.4.1), and the one that stands for a fault.
 const NO_CODE: u16 = 1005;

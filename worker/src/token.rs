@@ -14,8 +14,8 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use web_sys::{CryptoKey, SubtleCrypto, WorkerGlobalScope};
 use worker::Env;
 
-use crate::bindings::{found, value};
 use crate::log::log_error;
+use crate::variables::{found, value};
 
 /// The most keys of an algorithm: each may have to be tried.
 const MOST_KEYS: usize = 16;

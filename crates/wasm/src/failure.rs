@@ -38,8 +38,8 @@ pub(crate) enum Failure {
     Span(String),
     /// WebAssembly has no memory left.
     NoMemory,
-    /// Redis did not do an operation that must not look as if it were done.
-    #[cfg(feature = "redis")]
+    /// The store did not do an operation that must not look as if it were done.
+    #[cfg(any(feature = "redis", feature = "objects"))]
     Unavailable(String),
 }
 
@@ -72,19 +72,19 @@ impl Failure {
             Self::Option(_) => "INVALID_OPTION",
             Self::Ask(_) | Self::Span(_) => "INVALID_REQUEST",
             Self::NeedsLease => "NEEDS_LEASE",
-            #[cfg(feature = "redis")]
+            #[cfg(any(feature = "redis", feature = "objects"))]
             Self::Unavailable(_) => "UNAVAILABLE",
         }
     }
 
-    fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Policy(error) => error.to_string(),
             Self::UnknownPolicy(message) | Self::Option(message) | Self::Span(message) => {
                 message.clone()
             }
             Self::Ask(error) => error.to_string(),
-            #[cfg(feature = "redis")]
+            #[cfg(any(feature = "redis", feature = "objects"))]
             Self::Unavailable(message) => message.clone(),
             Self::Number { field, found, least, most, .. } => {
                 // in JavaScript's notation, such as Infinity or 1e+21

@@ -5,6 +5,11 @@
 //! side allocates a string or an object. The other operations take numbers and texts, and all answers come back as
 //! numbers. All quantities are whole numbers up to 2^53 − 1, which an `f64` holds exactly.
 
+#![cfg_attr(
+    feature = "objects",
+    allow(dead_code, unused_imports, reason = "no table in memory beside the objects")
+)]
+
 mod answer;
 mod chance;
 #[cfg(feature = "check")]
@@ -14,16 +19,24 @@ mod fields;
 mod limiter;
 mod middleware;
 mod number;
+#[cfg(feature = "objects")]
+mod objects;
 mod policy;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "objects"))]
 mod redis;
+#[cfg(not(feature = "objects"))]
 mod reporter;
 
 #[cfg(feature = "check")]
 pub use check::described;
-pub use limiter::{Limiter, module_memory, require_memory, span_of};
-#[cfg(feature = "redis")]
+#[cfg(not(feature = "objects"))]
+pub use limiter::Limiter;
+pub use limiter::{module_memory, require_memory, span_of};
+#[cfg(feature = "objects")]
+pub use objects::policy_of;
+#[cfg(any(feature = "redis", feature = "objects"))]
 pub use redis::{Authority, long_key};
+#[cfg(not(feature = "objects"))]
 pub use reporter::Reporter;
 #[cfg(feature = "toml")]
 pub use tidegate_wasm_toml::{from_toml, place_in_toml};

@@ -1,5 +1,6 @@
-//! The limiter of the npm package: a table and its policy.
+//! The limiter of the npm package: a table and its policy. Beside objects there is none, and the reading of its input stays.
 
+#[cfg(not(feature = "objects"))]
 mod middleware;
 mod operate;
 
@@ -19,10 +20,11 @@ use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
 use crate::policy;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "objects"))]
 pub(crate) use operate::{form, has, optional, reserve_form, whole};
 
 /// The states of many keys under one policy.
+#[cfg(not(feature = "objects"))]
 #[wasm_bindgen(js_name = NativeLimiter)]
 #[derive(Debug)]
 pub struct Limiter {
@@ -54,6 +56,7 @@ pub struct Limiter {
     served: String,
 }
 
+#[cfg(not(feature = "objects"))]
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// A limiter with the policy in `text`, or with the policy `name` of the file in `text`. `written` says

@@ -1,15 +1,24 @@
-//! A limiter whose states are in Redis. An authority decides; JavaScript sends the commands that it is handed, and hands the
-//! replies in.
+//! A limiter whose states are in Redis: an authority decides, JavaScript sends the commands that it is handed, and hands the
+//! replies in. With the feature `objects` the states are in Durable Objects: [`objects`](crate::objects) asks them.
 
+#[cfg(not(feature = "objects"))]
 mod arguments;
+#[cfg(not(feature = "objects"))]
 mod call;
+#[cfg(not(feature = "objects"))]
 mod driver;
+#[cfg(not(feature = "objects"))]
 mod flight;
 mod middleware;
 mod operate;
+#[cfg(feature = "objects")]
+mod outbox;
+#[cfg(not(feature = "objects"))]
 mod recovery;
+#[cfg(not(feature = "objects"))]
 mod reply;
 mod said;
+#[cfg(not(feature = "objects"))]
 mod script;
 
 use std::collections::VecDeque;
@@ -23,13 +32,17 @@ use tidegate_gate::{
 use tidegate_tier::authority::Options;
 use tidegate_tier::cache::{self, Transmit};
 use tidegate_tier::outage::Owed;
+#[cfg(not(feature = "objects"))]
 use tidegate_tier::{Authority as Tier, NodeCache};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+#[cfg(not(feature = "objects"))]
 use self::flight::Flight;
 use self::operate::Begun;
+#[cfg(not(feature = "objects"))]
 use self::recovery::Recovery;
+#[cfg(not(feature = "objects"))]
 use self::script::Script;
 use crate::answer::{NO_NUMBERS, Numbers};
 use crate::chance::Chance;
@@ -37,14 +50,17 @@ use crate::failure::Failure;
 use crate::limiter::{parsed, quantity};
 use crate::middleware::Asking;
 use crate::number::{from_quantity, to_quantity};
+#[cfg(feature = "objects")]
+use crate::objects::Tier;
 
 /// An operation that has waited for this many deadlines is not begun any more.
 const MOST_DEADLINES: u64 = 16;
 
+#[cfg(not(feature = "objects"))]
 const NO_SHARE: &str = "`client`: expected a client of one Redis by `ioredis` or `redis`, because `on_error` is \"local\"; found one \
      of a Cluster or of `@upstash/redis`";
 
-/// Decides by one policy on states in Redis.
+/// Decides by one policy on states in Redis, or in Durable Objects.
 #[wasm_bindgen(js_name = NativeAuthority)]
 #[derive(Debug)]
 pub struct Authority {
@@ -52,19 +68,29 @@ pub struct Authority {
     /// Where middleware finds keys.
     gateway: Gateway,
     /// The prefix of every name in Redis.
+    #[cfg(not(feature = "objects"))]
     prefix: String,
     /// Whether the states are in a Cluster.
+    #[cfg(not(feature = "objects"))]
     is_cluster: bool,
+    #[cfg(not(feature = "objects"))]
     script: &'static Script,
+    #[cfg(not(feature = "objects"))]
     tier: Tier<usize, String>,
+    #[cfg(feature = "objects")]
+    tier: Tier,
     /// What this process answers by itself as a node, and the answers.
+    #[cfg(not(feature = "objects"))]
     node: NodeCache,
+    #[cfg(not(feature = "objects"))]
     answered: VecDeque<(usize, Verdict)>,
+    #[cfg(not(feature = "objects"))]
     recovery: Recovery,
     /// The operations without an answer, by their tokens.
     waiting: Slab<Waiting>,
     /// How many of them have a time that the caller gave.
     timed: usize,
+    #[cfg(not(feature = "objects"))]
     calls: Slab<Flight>,
     begun: Begun,
     deadline: Micros,
@@ -117,6 +143,7 @@ struct Said {
     served: String,
 }
 
+#[cfg(not(feature = "objects"))]
 #[wasm_bindgen(js_class = NativeAuthority)]
 impl Authority {
     /// An authority with the policy in `text`, or with the policy `name` of the file in `text`. `written` says whether the caller
@@ -172,7 +199,10 @@ impl Authority {
             said: Said::default(),
         })
     }
+}
 
+#[wasm_bindgen(js_class = NativeAuthority)]
+impl Authority {
     /// The address from which JavaScript reads the [`Numbers`] of the last answer.
     #[wasm_bindgen(js_name = numbersAddress)]
     pub fn numbers_address(&mut self) -> *mut f64 {
@@ -265,8 +295,10 @@ pub fn long_key(bytes: usize) -> JsValue {
     Failure::Key(InvalidKey::Length(bytes)).into()
 }
 
+#[cfg(not(feature = "objects"))]
 type Times = (Option<Timestamp>, Micros);
 
+#[cfg(not(feature = "objects"))]
 impl Authority {
     /// While an operation waits whose time the caller gave, no operation is decided at the time of the clock. A clock that says no
     /// time does not count.

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut bench = cargo(&["bench", "--package", "tidegate-bench", "--bench", target]);
         bench.arg("--no-default-features"); // only two benchmarks need the host
         if target == WORKER {
-            build::build(build::Artifact::Worker)?;
+            build::build(build::Artifact::Npm)?; // it has the Worker, and the limiter on Durable Objects
             build::empty_worker()?;
         }
         if [MEMORY, REDIS, SERVE, WORKER].contains(&target) {

@@ -78,7 +78,7 @@ pub(crate) fn build(artifact: Artifact) -> Result<()> {
 fn worker() -> Result<()> {
     let root = root();
     let build = root.join("worker/build");
-    bound("tidegate-worker", &build)?;
+    bound("tidegate-worker", "api", &build)?;
     // the npm package reads its fields by the same file
     fs::copy(root.join("crates/wasm/npm/fields.js"), build.join("fields.js"))?;
     let compressed = worker_files(&root)?.iter().try_fold(0, |sum, file| {
@@ -89,12 +89,12 @@ fn worker() -> Result<()> {
 
 /// The Worker in Rust that does nothing, a baseline of the benchmarks.
 pub(crate) fn empty_worker() -> Result<()> {
-    bound("tidegate-bench-empty", &root().join("tests/bench/empty/build"))
+    bound("tidegate-bench-empty", "", &root().join("tests/bench/empty/build"))
 }
 
 /// Builds a Worker in Rust, with what binds it to JavaScript.
-fn bound(package: &str, build: &Path) -> Result<()> {
-    let module = wasm(package, "worker", "")?;
+fn bound(package: &str, features: &str, build: &Path) -> Result<()> {
+    let module = wasm(package, "worker", features)?;
     let done = build.join(".done");
     if is_newer(&done, &[module.clone(), std::env::current_exe()?]) {
         return Ok(()); // wrangler builds again for each edit of the policy file
@@ -145,9 +145,10 @@ pub(crate) fn pack() -> Result<PathBuf> {
 
 fn wasm(package: &str, profile: &str, features: &str) -> Result<std::path::PathBuf> {
     let triple = "wasm32-unknown-unknown";
-    let mut build =
-        cargo(&["build", "--profile", profile, "--target", triple, "--package", package]);
-    build.args(["--features", features]);
+    // a manifest with a second type would keep rustc from optimizing across crates, and `tidegate-wasm` is also a library of the Worker
+    let mut build = cargo(&["rustc", "--lib", "--crate-type", "cdylib", "--profile", profile]);
+    build.args(["--target", triple, "--package", package]);
+    build.args(["--no-default-features", "--features", features]);
     step(&format!("build {package} for wasm"), &mut build)?;
     let file = format!("{}.wasm", package.replace('-', "_"));
     Ok(target()?.join(triple).join(profile).join(file))

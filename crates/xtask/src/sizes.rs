@@ -14,13 +14,18 @@ use crate::build;
 use crate::run::{output, root};
 
 /// What a user loads: the name of the entry, where it is loaded, and its files in `dist`.
-const LOADED: [(&str, &str, &[&str]); 8] = [
+const LOADED: [(&str, &str, &[&str]); 9] = [
     ("tidegate", "browsers", &["browser.js"]),
     ("tidegate", "Workers", &["workerd.js", "tidegate.wasm"]),
     ("tidegate/slim", "everywhere", &["slim.js", "tidegate.wasm"]),
     ("tidegate/toml", "browsers", &["toml/browser.js"]),
     ("tidegate/toml", "Workers", &["toml/workerd.js", "toml/tidegate.wasm"]),
     ("tidegate, …/redis, …/toml", "Node, Deno, Bun", &["node/all.js"]),
+    (
+        "tidegate/durable-objects",
+        "Workers",
+        &["durable-objects/index.js", "durable-objects/tidegate.wasm"],
+    ),
     ("tidegate/remote", "everywhere", &["remote.js"]),
     ("JavaScript alone", "", &["slim.js"]),
 ];

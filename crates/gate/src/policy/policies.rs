@@ -1,6 +1,7 @@
 //! All policies of a file.
 
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::policy::Policy;
@@ -14,6 +15,13 @@ pub struct Policies {
     pub(super) policies: Vec<Arc<Policy>>,
     pub(super) needs_token: bool,
     pub(super) gateway: Gateway,
+}
+
+/// The only policy of a file that says nothing else.
+impl From<Arc<Policy>> for Policies {
+    fn from(policy: Arc<Policy>) -> Self {
+        Self { policies: vec![policy], needs_token: true, gateway: Gateway::default() }
+    }
 }
 
 impl Policies {

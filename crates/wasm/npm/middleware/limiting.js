@@ -29,7 +29,7 @@ export class Limiting {
    * @param {{ isLast: boolean }} [among] whether it is the last of several
    */
   constructor(limiter, options, facts, among) {
-    if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter, a RedisLimiter or a RemoteLimiter, found ${limiter === null ? "null" : typeof limiter}`);
+    if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter, a RedisLimiter, a DurableLimiter or a RemoteLimiter, found ${limiter === null ? "null" : typeof limiter}`);
     this.#limiter = limiter;
     this.#options = /** @type {MiddlewareOptions & { key?: KeyOf, store?: Store, metering?: Metering }} */ (limiter.prepare(options, among));
     this.#store = this.#options.store ?? new MemoryStore(limiter);

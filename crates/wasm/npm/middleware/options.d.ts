@@ -1,4 +1,5 @@
 import type { Admission, AdmitOptions, Limiter, OlderHeaders } from "tidegate";
+import type { DurableLimiter } from "tidegate/durable-objects";
 import type { RedisLimiter } from "tidegate/redis";
 import type { RemoteLimiter } from "tidegate/remote";
 
@@ -47,8 +48,8 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
 export type KeyOf<Request extends unknown[] = any[]> =
   (...request: Request) => string | number | undefined | Promise<string | number | undefined>;
 
-/** A limiter that middleware can ask: that of `tidegate`, of `tidegate/redis`, or of `tidegate/remote`. */
-export type AnyLimiter = Limiter | RedisLimiter | RemoteLimiter;
+/** A limiter that middleware can ask: that of `tidegate`, of `tidegate/redis`, of `tidegate/durable-objects`, or of `tidegate/remote`. */
+export type AnyLimiter = Limiter | RedisLimiter | DurableLimiter | RemoteLimiter;
 
 /** A limiter; or 2 to 8 of them, which are asked one after another, all or nothing. */
 export type Limiters = AnyLimiter | readonly AnyLimiter[];

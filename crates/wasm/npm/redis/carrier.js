@@ -5,6 +5,7 @@ import { clock } from "../input.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
 /** @import { Client } from "./client.js" */
+/** @import { Heard } from "./limiter.js" */
 /** @typedef {{ call: number, master: string, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 
 /**
@@ -17,8 +18,7 @@ export class Carrier {
   #native;
   #client;
   #deadlineMs;
-  #onAnswers;
-  #onFailure;
+  #heard;
   #isAwake = false;
   /**
    * When WebAssembly wants to be asked for calls without a new operation.
@@ -38,13 +38,15 @@ export class Carrier {
    */
   #unanswered = new Map();
 
-  /** @param {Native} native @param {Client} client @param {number} deadlineUs @param {() => void} onAnswers @param {(error: unknown) => void} onFailure */
-  constructor(native, client, deadlineUs, onAnswers, onFailure) {
+  /** WebAssembly does not begin anew. */
+  isOver = false;
+
+  /** @param {Native} native @param {Client} client @param {number} deadlineUs @param {Heard} heard */
+  constructor(native, client, deadlineUs, heard) {
     this.#native = native;
     this.#client = client;
     this.#deadlineMs = Math.ceil(deadlineUs / 1000);
-    this.#onAnswers = onAnswers;
-    this.#onFailure = onFailure;
+    this.#heard = heard;
   }
 
   get isBusy() {
@@ -75,7 +77,7 @@ export class Carrier {
       else this.#giveUp(call, `the client has not answered ${MOST_UNANSWERED} earlier calls`);
     }
     this.#wakeLater();
-    this.#onAnswers();
+    this.#heard.answers();
   }
 
   /** Looks for calls when some are due. The timer keeps no process alive. */
@@ -90,6 +92,12 @@ export class Carrier {
       this.wake();
     }, Math.max(1, Math.ceil((dueUs - this.at()) / 1000)));
     this.#timer.unref?.();
+  }
+
+  /** Lets Redis take back what this process holds. */
+  drain() {
+    this.#native.giveBack(clock(), this.at());
+    this.wake();
   }
 
   /** Ends the timer. */
@@ -193,7 +201,7 @@ export class Carrier {
       act();
     } catch (error) {
       this.#hasFailed = true;
-      this.#onFailure(error);
+      this.#heard.failed(error);
     }
   }
 }

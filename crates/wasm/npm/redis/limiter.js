@@ -1,4 +1,5 @@
-// A limiter whose states are in Redis. WebAssembly decides and writes the commands; this sends them, and hands the replies in.
+// A limiter whose states are elsewhere: in Redis, or in Durable Objects. WebAssembly says what to send and reads what comes back; a
+// carrier sends it.
 import { NativeAuthority as Native, longKey, moduleMemory } from "#native";
 import { hasLease, readAdmission, readExplanation, ruleOf } from "../answer.js";
 import * as calls from "../call.js";
@@ -14,21 +15,45 @@ import { running } from "../running.js";
 import { spanUs } from "../span.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { answerOf, decisionOf, reservationOf } from "./answer.js";
-import { Carrier } from "./carrier.js";
-import { clientOf } from "./client.js";
 
 /** @import * as declared from "../redis.js" */
 /** @import { Call, FieldList } from "../call.js" */
 /** @import { Refund } from "../grant.js" */
 /** @import { Source } from "./answer.js" */
 /** @typedef {(read: Call) => (native: Native) => number} Prepare checks what an operation is given, and then begins it: returns its token */
-/** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, read: () => any }} Waiter */
+/** @typedef {(native: Native, at: number) => number | undefined} Begin begins an operation, and returns its token; `undefined` if it needs nobody */
+/** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, read: () => any, begin: Begin }} Waiter */
+/**
+ * Sends what a limiter asks.
+ *
+ * @typedef {object} Carrier
+ * @property {boolean} isBusy
+ * @property {boolean} isOver whether WebAssembly has begun anew since the carrier was made
+ * @property {() => number} at microseconds by a clock that never goes back
+ * @property {(token: number, settled: Promise<any>, waits: () => boolean) => unknown} wake is told of an operation that waits
+ * @property {() => void} [requireTime] throws if no caller may say the time of an operation
+ * @property {(error: unknown) => void} [recover] lets WebAssembly begin anew if it has ended by this error
+ * @property {() => void} [giveUp] ends what waits without an answer
+ * @property {() => void} [drain] lets the store take back what the limiter holds
+ * @property {() => void} [end] ends its timers
+ */
+/**
+ * What a carrier tells its limiter.
+ *
+ * @typedef {object} Heard
+ * @property {() => void} answers some answers have come
+ * @property {(error: unknown) => void} failed WebAssembly has ended for ever
+ * @property {() => void} ended WebAssembly has begun anew
+ */
+/** @typedef {(text: string, isWritten: boolean) => Native} Make reads the policy */
+/** @typedef {(native: Native, heard: Heard) => Carrier} Carry */
 
-export class RedisLimiter {
+export class FarLimiter {
   /** @type {Native} */
   #native;
   /** @type {Carrier} */
   #carrier;
+  #make;
   #defaultCost;
   #isShadow;
   #sharesStates;
@@ -57,20 +82,26 @@ export class RedisLimiter {
   /** @type {Promise<void> | undefined} */
   #closed;
   #onDrained = () => {};
-  /** Whether Redis was asked to take back what this process holds. */
+  /** Whether the store was asked to take back what this process holds. */
   #hasGivenBack = false;
 
-  /** @param {import("../index.js").AnyPolicy} policy @param {any} client @param {declared.RedisLimiterOptions} [options] */
-  constructor(policy, client, options = {}) {
-    const sender = clientOf(client);
-    const { name, prefix, deadlineUs } = redisOptions(options);
-    const [isCluster, hasTexts] = [sender.masterOf !== undefined, sender.hasTexts === true];
-    const native = readPolicy(policy, (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, isCluster, hasTexts));
-    this.#native = native;
+  /** @param {import("../index.js").AnyPolicy} policy @param {Make} make @param {Carry} carry */
+  constructor(policy, make, carry) {
+    /** @type {Heard} */
+    const heard = { answers: () => this.#settle(), failed: (error) => this.#fail(error), ended: () => this.#beginAnew() };
+    this.#make = readPolicy(policy, (text, isWritten) => {
+      let first = /** @type {Native | undefined} */ (make(text, isWritten));
+      return () => {
+        const native = first ?? caught(() => make(text, isWritten));
+        first = undefined;
+        return { native, carrier: carry(native, heard) };
+      };
+    });
+    const { native, carrier } = this.#make();
+    [this.#native, this.#carrier] = [native, carrier];
     this.#defaultCost = native.defaultCost();
     this.#isShadow = native.isShadow();
     this.#sharesStates = native.sharesStates();
-    this.#carrier = new Carrier(native, sender, deadlineUs, () => this.#settle(), (error) => this.#fail(error));
   }
 
   /** @type {declared.RedisLimiter["check"]} */
@@ -239,6 +270,7 @@ export class RedisLimiter {
 
   /** @type {declared.RedisLimiter["close"]} */
   close() {
+    if (this.#native !== undefined) this.#beginAnew();
     this.#closed ??= new Promise((resolve) => {
       this.#onDrained = resolve;
     });
@@ -307,12 +339,13 @@ export class RedisLimiter {
 
   /**
    * Does an operation whose options were read. The operations that begin before the next turn of the event loop's microtasks share
-   * a call to Redis.
+   * a call to the store.
    *
    * @type {(key: string, read: Call, isTimed: boolean, begin: (native: Native) => number, make?: (source: Source) => any) => Promise<any>}
    */
   #begin(key, read, isTimed, begin, make = answerOf) {
     requireKey(key);
+    if (isTimed) this.#carrier.requireTime?.();
     return this.#wait((native, at) => {
       native.begin(key, read.now, isTimed, at);
       return begin(native);
@@ -320,18 +353,28 @@ export class RedisLimiter {
   }
 
   /**
-   * Begins an operation, and waits for its answer. `begin` returns its token; `undefined` if it needs no Redis.
+   * Begins an operation, and waits for its answer.
    *
-   * @type {(begin: (native: Native, at: number) => number | undefined, read: () => any) => Promise<any>}
+   * @type {(begin: Begin, read: () => any) => Promise<any>}
    */
   #wait(begin, read) {
-    return new Promise((resolve, reject) => { // what throws in here rejects
+    let wake = () => {};
+    const settled = new Promise((resolve, reject) => { // what throws in here rejects
       const native = this.#inUse();
-      const token = caught(() => begin(native, this.#carrier.at()));
-      if (token === undefined) return resolve(read());
-      this.#waiters.set(token, { resolve, reject, read });
-      this.#carrier.wake();
+      const carrier = this.#carrier;
+      try {
+        const token = caught(() => begin(native, carrier.at()));
+        if (token === undefined) return resolve(read());
+        const waiter = { resolve, reject, read, begin };
+        this.#waiters.set(token, waiter);
+        wake = () => void carrier.wake(token, settled, () => this.#waiters.get(token) === waiter);
+      } catch (error) {
+        carrier.recover?.(error);
+        throw error;
+      }
     });
+    wake();
+    return settled;
   }
 
   /** @type {(key: string, atUs: number, granted: number, units: number, now?: number) => Promise<declared.Answer>} */
@@ -341,6 +384,7 @@ export class RedisLimiter {
 
   #inUse() {
     if (this.#closed !== undefined) throw closed();
+    this.#beginAnew();
     return this.#native;
   }
 
@@ -390,14 +434,28 @@ export class RedisLimiter {
     this.#onDrained();
   }
 
+  /** WebAssembly may have begun anew. Nobody knows what has become of the operations under way, so `on_error` decides on them. */
+  #beginAnew() {
+    if (!this.#carrier.isOver) return;
+    const waiting = [...this.#waiters.values()];
+    this.#waiters.clear();
+    const { native, carrier } = this.#make();
+    [this.#native, this.#carrier, this.#numbers] = [native, carrier, new Float64Array()];
+    for (const waiter of waiting) {
+      const token = waiter.begin(native, carrier.at());
+      if (token !== undefined) this.#waiters.set(token, waiter); // always: it has waited before
+    }
+    carrier.giveUp?.();
+    this.#settle();
+  }
+
   #endIfDrained() {
     if (this.#closed === undefined || this.#waiters.size > 0 || this.#carrier.isBusy || this.#native === undefined) return;
-    if (!this.#hasGivenBack) {
+    if (!this.#hasGivenBack && this.#carrier.drain !== undefined) {
       this.#hasGivenBack = true;
-      this.#native.giveBack(clock(), this.#carrier.at());
-      return this.#carrier.wake();
+      return this.#carrier.drain();
     }
-    this.#carrier.end();
+    this.#carrier.end?.();
     this.#native.free();
     this.#native = /** @type {any} */ (undefined);
     this.#onDrained();
@@ -413,9 +471,13 @@ function certain({ degraded }) {
   if (degraded !== undefined) throw coded("UNAVAILABLE", degraded);
 }
 
-/** @type {(options: unknown) => { name?: string, prefix: string, deadlineUs: number }} */
-function redisOptions(options) {
-  const { policy, prefix = "", deadline = "250ms" } = known("options", "INVALID_OPTION", options, ["policy", "prefix", "deadline"]);
+/**
+ * The options of a limiter, whose deadline is this one by default.
+ *
+ * @type {(options: unknown, byDefault: string) => { name?: string, prefix: string, deadlineUs: number }}
+ */
+export function farOptions(options, byDefault) {
+  const { policy, prefix = "", deadline = byDefault } = known("options", "INVALID_OPTION", options, ["policy", "prefix", "deadline"]);
   requireText("options.policy", "INVALID_OPTION", policy, true);
   requireText("options.prefix", "INVALID_OPTION", prefix);
   const deadlineUs = spanUs("options.deadline", deadline);

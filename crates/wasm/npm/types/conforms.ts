@@ -9,6 +9,7 @@ import type * as upstashRedis from "../dropin/redis/upstash.js";
 import type * as flexible from "../dropin/rate-limiter-flexible.js";
 import type * as rolling from "../dropin/rolling-rate-limiter.js";
 import type * as upstash from "../dropin/upstash.js";
+import type * as objects from "../durable-objects.js";
 import type * as redis from "../redis.js";
 import type * as remote from "../remote.js";
 import type * as slim from "../slim.js";
@@ -17,7 +18,8 @@ import type * as tomlEntry from "../toml.js";
 import * as writtenErrors from "#written/errors";
 import * as writtenLimiter from "#written/limiter";
 import * as writtenReporter from "#written/reporter";
-import * as writtenRedis from "#written/redis/limiter";
+import * as writtenObjects from "#written/objects/limiter";
+import * as writtenRedis from "#written/redis/redis";
 import * as writtenRemote from "#written/remote/limiter";
 import * as writtenSlim from "#written/entries/slim";
 import * as writtenToml from "#written/toml";
@@ -44,6 +46,7 @@ type Made<C extends abstract new (...args: any) => object> =
 
 export const Limiter: Made<typeof declared.Limiter> = writtenLimiter.Limiter;
 export const RedisLimiter: Made<typeof redis.RedisLimiter> = writtenRedis.RedisLimiter;
+export const DurableLimiter: Made<typeof objects.DurableLimiter> = writtenObjects.DurableLimiter;
 export const RemoteLimiter: Made<typeof remote.RemoteLimiter> = writtenRemote.RemoteLimiter;
 export const Reporter: Made<typeof declared.Reporter> = writtenReporter.Reporter;
 // only the package makes errors, so their declared constructors take nothing

@@ -16,6 +16,27 @@ declare module "#order" {
   export const stamp: string;
 }
 
+/** What the limiter on Durable Objects uses of the Worker. */
+declare module "#worker/keys" {
+  export function keysBy(learn: (questions: string, env: any, policy: string | undefined) => unknown): new (state: unknown, env: unknown) => object;
+}
+
+declare module "#worker/log" {
+  export function logError(what: string, cause?: unknown): void;
+}
+
+declare module "#worker/recovery" {
+  export const instance: number;
+  export const whenEnded: Set<() => void>;
+  export function recover(error: unknown, began: number): void;
+}
+
+/** What it uses of the runtime. */
+declare module "cloudflare:workers" {
+  export const env: any;
+  export function waitUntil(promise: Promise<unknown>): void;
+}
+
 /** What the package uses of Node's bytes. */
 declare module "node:buffer" {
   export class Buffer extends Uint8Array<ArrayBuffer> {

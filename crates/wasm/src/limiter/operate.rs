@@ -15,11 +15,14 @@ use tidegate_gate::{
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Limiter, quantity, timestamp};
+#[cfg(not(feature = "objects"))]
+use super::Limiter;
+use super::{quantity, timestamp};
 use crate::answer::{self, Decided, Extras};
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
 
+#[cfg(not(feature = "objects"))]
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// Lets the next operation decide by these limits, in JSON, in place of the policy's own.
@@ -267,6 +270,7 @@ impl Limiter {
 
 type Done = Result<(Verdict, Extras), Failure>;
 
+#[cfg(not(feature = "objects"))]
 impl Limiter {
     pub(super) fn failed<T>(&mut self, failure: Failure) -> Option<T> {
         self.restore_before_call();

@@ -206,6 +206,11 @@ impl Authority {
         }
     }
 
+    /// Why Redis cannot be asked.
+    pub(super) fn cause(&self) -> &str {
+        self.recovery.cause()
+    }
+
     fn end(&mut self, call: usize, ended: Ended, times: Times) {
         let Some(flight) = self.calls.try_remove(call) else { return };
         match (flight, ended) {

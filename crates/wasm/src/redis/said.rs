@@ -12,6 +12,9 @@ use crate::answer::{self, Extras};
 use crate::failure::Failure;
 use crate::middleware::Next;
 
+/// What an error of the store begins with.
+const STORE: &str = if cfg!(feature = "objects") { "durable object" } else { "redis" };
+
 /// What a client of middleware is told of an outage.
 const AWAY: &str = "the store is unavailable";
 
@@ -104,7 +107,7 @@ impl Authority {
 
     /// Why the limiter has decided by its share.
     fn share(&self) -> String {
-        format!("redis: {}; decided by a share of the limits", self.recovery.cause())
+        format!("{STORE}: {}; decided by a share of the limits", self.cause())
     }
 
     /// Why Redis has not decided. The text has no key.
@@ -112,21 +115,21 @@ impl Authority {
         let milliseconds = self.deadline.as_millis_ceil();
         match failure {
             TierFailure::Transaction(TransactionError::Blob { error, .. }) => {
-                format!("redis: the stored bytes are not a state of this policy: {error}")
+                format!("{STORE}: the stored bytes are not a state of this policy: {error}")
             }
             TierFailure::Transaction(error) => error.to_string(),
             TierFailure::Overloaded { most } => {
-                format!("redis: {most} operations are already waiting for the same state")
+                format!("{STORE}: {most} operations are already waiting for the same state")
             }
             TierFailure::TooLate => {
                 format!(
-                    "redis: the operation has waited for {MOST_DEADLINES} deadlines of {milliseconds} ms"
+                    "{STORE}: the operation has waited for {MOST_DEADLINES} deadlines of {milliseconds} ms"
                 )
             }
             TierFailure::Contended => {
-                format!("redis: other writers kept changing the same state for {milliseconds} ms")
+                format!("{STORE}: other writers kept changing the same state for {milliseconds} ms")
             }
-            TierFailure::Store(error) => format!("redis: {error}"),
+            TierFailure::Store(error) => format!("{STORE}: {error}"),
         }
     }
 }

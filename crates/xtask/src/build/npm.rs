@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{ESBUILD, PORTABLE, gzipped, minify, optimize, wasm, within, worker_files};
+use super::{ESBUILD, PORTABLE, bound, gzipped, minify, optimize, wasm, within, worker_files};
 use crate::install;
 use crate::run::{command, root, step, target};
 
@@ -17,6 +17,8 @@ use crate::run::{command, root, step, target};
 const LIMIT: usize = 250 * 1_024;
 /// The most bytes of TOML for a browser, compressed.
 const TOML_LIMIT: usize = 52 * 1_024;
+/// The most bytes of the limiter on Durable Objects and their class, compressed.
+const OBJECTS_LIMIT: usize = 396 * 1_024;
 /// The most bytes of the limiter that asks a server, compressed. It has no WebAssembly. The queue of `waitFor` is 1.5 KB of it.
 const REMOTE_LIMIT: usize = 14 * 1_024;
 
@@ -43,7 +45,7 @@ pub(super) fn build() -> Result<()> {
     }
     node_entries(&package.join("node"), &dist.join("node"))?;
     // `require` needs types of its own, which say the same
-    for types in ["index", "policy", "redis", "remote", "slim", "toml"] {
+    for types in ["durable-objects", "index", "policy", "redis", "remote", "slim", "toml"] {
         let text = fs::read_to_string(package.join(format!("{types}.d.ts")))?;
         fs::write(
             dist.join(format!("{types}.d.cts")),
@@ -60,7 +62,8 @@ pub(super) fn build() -> Result<()> {
         TOML_LIMIT,
     )?;
     within("tidegate/remote, gzip", gzipped(&dist.join("remote.js"))?, REMOTE_LIMIT)?;
-    copy_worker(&dist.join("worker"))
+    copy_worker(&dist.join("worker"))?;
+    durable_objects(&package, &dist.join("durable-objects"))
 }
 
 /// Builds the module and the script that binds it. Returns their folder.
@@ -262,6 +265,39 @@ fn write_text(module: &Path, stamp: &str, folder: &Path) -> Result<()> {
     let order = json!({ "length": module.len(), "order": order, "stamp": stamp });
     fs::write(folder.join("tidegate.json"), order.to_string())?;
     Ok(())
+}
+
+/// Builds the limiter on Durable Objects out of the Worker's crate: one module has the limiter and the objects.
+fn durable_objects(package: &Path, to: &Path) -> Result<()> {
+    let worker = target()?.join("npm-build/durable-objects");
+    fs::create_dir_all(&worker)?;
+    bound("tidegate-worker", "limiter", &worker.join("build"))?;
+    let shared = ["keys", "log", "recovery"];
+    for file in shared {
+        let name = format!("{file}.js"); // each imports what binds the module by its place
+        fs::copy(root().join("worker").join(&name), worker.join(&name))?;
+    }
+    let glue = worker.join("build/index.js");
+    let mut esbuild = command(ESBUILD, &["--bundle", "--sourcemap", "--log-level=warning"]);
+    esbuild
+        .args(["--minify-syntax", "--format=esm", "--external:cloudflare:workers"])
+        .args(ANY)
+        .args(["--external:./tidegate.wasm", "--log-override:empty-import-meta=silent"])
+        .args(["native", "objects"].map(|own| alias(own, &glue)))
+        .args(shared.map(|file| alias(&format!("worker/{file}"), &worker.join(file))))
+        .arg(package.join("entries/durable-objects.js"))
+        .arg(format!("--outfile={}", to.join("index.js").display()));
+    step("bundle the limiter on Durable Objects", &mut esbuild)?;
+    forget_comments(&to.join("index.js"))?;
+    fs::copy(worker.join("build/index_bg.wasm"), to.join("tidegate.wasm"))?;
+    let files = ["index.js", "tidegate.wasm"].map(|file| gzipped(&to.join(file)));
+    let bytes = files.into_iter().sum::<Result<usize>>()?;
+    within("tidegate/durable-objects, gzip", bytes, OBJECTS_LIMIT)
+}
+
+/// What esbuild takes for a name that begins with `#`.
+fn alias(name: &str, file: &Path) -> String {
+    format!("--alias:#{name}={}", file.display())
 }
 
 /// Copies the Worker without its entry, which a user of the package writes.

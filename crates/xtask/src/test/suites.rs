@@ -68,6 +68,10 @@ fn lint(tally: &mut Tally) -> Result<()> {
     let worker = ["--package", "tidegate-worker", "--package", "tidegate-bench-empty"];
     let worker = [&clippy[..], &WASM, &worker, &NO_WARNINGS].concat();
     tally.watch("clippy for wasm", cargo(&worker))?;
+    let limiter =
+        ["--package", "tidegate-worker", "--no-default-features", "--features", "limiter"];
+    let limiter = [&clippy[..], &WASM, &limiter, &NO_WARNINGS].concat();
+    tally.watch("clippy for the limiter on Durable Objects", cargo(&limiter))?;
     build::build(Artifact::Worker)?; // what binds it has types
     tally.watch(
         "types of the Worker's JavaScript",

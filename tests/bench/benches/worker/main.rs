@@ -134,10 +134,24 @@ async fn measure(section: Duration) -> Result<Table> {
         let row = Row::new("answers", Figure::PerSecond(ours));
         table.group(work, vec![row.beside(baseline, Figure::PerSecond(theirs), goal)]);
     }
+    table.group("durable object, 100 keys", vec![own_objects(section).await?]);
     table.group("reserve and commit, 100 keys", vec![reservations(section).await?]);
     table.group("time of an answer, by layer", layers(section).await?);
     table.group("from the start of workerd, median", starts().await?);
     Ok(table)
+}
+
+/// A limiter in a Worker of one's own beside the Worker, which also reads and words the HTTP API.
+async fn own_objects(section: Duration) -> Result<Row> {
+    let (tidegate, _storage) = servers::worker()?;
+    let own = servers::limiter()?;
+    let (mut ours, mut theirs) = (0.0_f64, 0.0_f64);
+    for _ in 0..2 {
+        ours = ours.max(check("strict", 100).measure(own.url(), section).await?);
+        theirs = theirs.max(check("strict", 100).measure(tidegate.url(), section).await?);
+    }
+    let row = Row::new("answers", Figure::PerSecond(ours));
+    Ok(row.beside("the Worker's own", Figure::PerSecond(theirs), Goal::AtLeast(1.0)))
 }
 
 /// Two calls instead of one: a reservation and its commit beside a check of the same policy.

@@ -10,6 +10,7 @@ use tidegate::local::{Workerd, WorkerdOptions, workspace};
 use crate::load::CF_HEADER;
 
 const PEER: &str = include_str!("peer.js");
+const LIMITER: &str = include_str!("limiter.js");
 
 /// Without a limit that is ever reached, so that every request is granted, but for `full`.
 const POLICIES: &str = r#"auth = "none"
@@ -87,6 +88,37 @@ const peer :Workerd.Worker = (
   bindings = [(name = "BUCKETS", durableObjectNamespace = "Bucket")],
   durableObjectNamespaces =
     [(className = "Bucket", uniqueKey = "tidegate-peer", enableSql = true)],
+  durableObjectStorage = (localDisk = "disk") );
+"#
+    );
+    Workerd::serve(folder, &configuration)
+}
+
+/// A Worker of one's own with a limiter of `tidegate/durable-objects`.
+pub(crate) fn limiter() -> Result<Workerd> {
+    let folder = folder()?;
+    let storage = folder.path().join("storage");
+    fs::create_dir_all(&storage)?;
+    fs::write(folder.path().join("limiter.js"), LIMITER).context("limiter.js")?;
+    for file in ["index.js", "tidegate.wasm"] {
+        let from = workspace().join("crates/wasm/npm/dist/durable-objects").join(file);
+        fs::copy(&from, folder.path().join(file)).with_context(|| from.display().to_string())?;
+    }
+    let configuration = format!(
+        r#"using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .limiter),
+    (name = "disk", disk = (path = {storage:?}, writable = true)) ],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
+const limiter :Workerd.Worker = (
+  modules = [
+    (name = "limiter.js", esModule = embed "limiter.js"),
+    (name = "index.js", esModule = embed "index.js"),
+    (name = "tidegate.wasm", wasm = embed "tidegate.wasm")],
+  compatibilityDate = "2026-11-01",
+  bindings = [(name = "KEYS", durableObjectNamespace = "Keys")],
+  durableObjectNamespaces = [(className = "Keys", uniqueKey = "keys", enableSql = true)],
   durableObjectStorage = (localDisk = "disk") );
 "#
     );

@@ -1,0 +1,176 @@
+// Carries questions from WebAssembly to Durable Objects, and replies back, within a deadline.
+import { env, waitUntil } from "cloudflare:workers";
+import { Objects } from "#objects";
+import { instance, recover, whenEnded } from "#worker/recovery";
+import { logError } from "#worker/log";
+
+import { coded } from "../errors.js";
+import { Fields } from "../fields.js";
+
+/** @import { NativeAuthority as Native } from "#native" */
+/** @import { Heard } from "../redis/limiter.js" */
+/** @typedef {{ getByName: (name: string) => { ask: (questions: string, policy?: string) => Promise<unknown> } }} Namespace */
+
+export class ObjectsCarrier {
+  #native;
+  #objects;
+  #deadlineMs;
+  #heard;
+  #hash;
+  #began = instance;
+  #underWay = 0;
+  #at = 0;
+  /**
+   * What lets the operations that wait go on, by their tokens.
+   *
+   * @type {Map<number, () => void>}
+   */
+  #turns = new Map();
+
+  /** @param {Native} native @param {Namespace} objects @param {number} deadlineUs @param {Heard} heard */
+  constructor(native, objects, deadlineUs, heard) {
+    this.#native = native;
+    this.#objects = objects;
+    this.#deadlineMs = Math.ceil(deadlineUs / 1000);
+    this.#heard = heard;
+    this.#hash = Objects.hash(native);
+  }
+
+  get isOver() {
+    return this.#began !== instance;
+  }
+
+  get isBusy() {
+    return this.#underWay > 0;
+  }
+
+  /** Microseconds by a clock that never goes back. */
+  at() {
+    return this.#at = Math.max(this.#at, Date.now() * 1000);
+  }
+
+  requireTime() {
+    if (Objects.trustsCallerTime(env)) return;
+    throw coded("INVALID_NOW", "`now`: expected no time, because the objects decide at their own; found one. In a test, set the variable `TIDEGATE_TRUST_CALLER_TIME`");
+  }
+
+  /**
+   * Waits with an operation, in its own request: no request can wait in the name of another one. So each request sends its own questions
+   * and has a timer of its own. What it asks before its next microtask shares its calls.
+   *
+   * @type {(token: number, settled: Promise<any>, waits: () => boolean) => Promise<void>}
+   */
+  async wake(token, settled, waits) {
+    const over = settled.then(ignore, ignore);
+    await undefined;
+    if (!waits()) return; // another operation of its request has let the answers be read
+    this.#drive();
+    const until = this.at() / 1000 + this.#deadlineMs;
+    while (!this.isOver && waits()) {
+      const turn = this.#turn(token, until - this.at() / 1000);
+      await Promise.race([over, turn.ended]);
+      turn.end();
+      if (this.isOver || !waits()) break;
+      this.#guard(() => Objects.giveUp(this.#native, this.at()));
+      this.#drive();
+    }
+    if (this.isOver) this.#heard.ended();
+  }
+
+  /**
+   * What ends when the operation of this token must send the next question, when WebAssembly has ended, or after so many milliseconds.
+   *
+   * @type {(token: number, ms: number) => { ended: Promise<void>, end: () => void }}
+   */
+  #turn(token, ms) {
+    /** @type {PromiseWithResolvers<void>} */
+    const { promise: ended, resolve } = Promise.withResolvers();
+    const end = () => {
+      clearTimeout(timer);
+      whenEnded.delete(end);
+      if (this.#turns.get(token) === end) this.#turns.delete(token); // another operation may have the token by now
+      resolve();
+    };
+    const timer = setTimeout(end, Math.max(1, ms));
+    whenEnded.add(end);
+    this.#turns.set(token, end);
+    return { ended, end };
+  }
+
+  /** @param {unknown} error of a call of WebAssembly, which may have ended by it */
+  recover(error) {
+    recover(error, this.#began);
+  }
+
+  /** Ends all that waits without an answer, so that `on_error` decides. */
+  giveUp() {
+    for (let due = this.#due(); due.length > 0; due = this.#due()) {
+      for (const { numbers } of due) Objects.reply(this.#native, numbers, undefined, undefined, this.at());
+    }
+  }
+
+  /** Sends what is due, and lets the answers be read. */
+  #drive() {
+    this.#guard(() => {
+      for (const { object, numbers, questions } of this.#due()) waitUntil(this.#ask(object, numbers, questions));
+      this.#goOn();
+    });
+  }
+
+  #due() {
+    const fields = new Fields(Objects.transmit(this.#native, this.#hash, this.at()));
+    return Array.from({ length: fields.number() }, () => ({ object: fields.text(), numbers: fields.text(), questions: fields.text() }));
+  }
+
+  /**
+   * Sends questions to an object, which hears the policy if it does not know its hash. Only WebAssembly reads the questions and replies.
+   *
+   * @type {(object: string, numbers: string, questions: string) => Promise<void>}
+   */
+  async #ask(object, numbers, questions) {
+    this.#underWay++;
+    /** @type {string | undefined} */
+    let reply;
+    /** @type {unknown} */
+    let cause;
+    try {
+      const keys = this.#objects.getByName(object);
+      let found = await keys.ask(questions);
+      if (found === undefined && !this.isOver) found = await keys.ask(questions, Objects.policy(this.#native));
+      if (typeof found === "string") reply = found;
+      else throw new TypeError("expected the class `Keys` of `tidegate/durable-objects`, found another one");
+    } catch (error) {
+      cause = error;
+      logError("a durable object did not answer", error);
+    }
+    this.#underWay--;
+    this.#guard(() => {
+      Objects.reply(this.#native, numbers, reply, cause, this.at());
+      this.#goOn();
+    });
+  }
+
+  /** Lets the answers be read, and the request go on that must send the next question. */
+  #goOn() {
+    const next = Objects.next(this.#native);
+    this.#heard.answers();
+    if (next !== undefined) this.#turns.get(next)?.();
+  }
+
+  /**
+   * WebAssembly may end by a trap, and then begins anew.
+   *
+   * @type {(act: () => void) => void}
+   */
+  #guard(act) {
+    if (this.isOver) return;
+    try {
+      act();
+    } catch (error) {
+      this.recover(error);
+      logError("a limiter failed", error instanceof Error ? error.stack : error);
+    }
+  }
+}
+
+const ignore = () => {};

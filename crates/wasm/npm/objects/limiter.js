@@ -1,0 +1,30 @@
+// The limiter whose states are in Durable Objects of the Worker that it runs in.
+import { NativeAuthority as Native } from "#native";
+
+import { coded } from "../errors.js";
+import { wrongType } from "../input.js";
+import { FarLimiter, farOptions } from "../redis/limiter.js";
+import { ObjectsCarrier } from "./carrier.js";
+
+/** @import * as declared from "../durable-objects.js" */
+
+export class DurableLimiter extends FarLimiter {
+  /** @param {import("../index.js").AnyPolicy} policy @param {any} objects @param {declared.DurableLimiterOptions} [options] */
+  constructor(policy, objects, options = {}) {
+    if (typeof objects?.getByName !== "function") throw wrongType("objects", "INVALID_OPTION", objects, "a binding of Durable Objects, such as `env.KEYS`");
+    const { name, prefix, deadlineUs } = farOptions(options, "5s");
+    /** @type {import("../redis/limiter.js").Make} */
+    const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, false, false);
+    super(policy, make, (native, heard) => new ObjectsCarrier(native, objects, deadlineUs, heard));
+  }
+
+  /** @returns {Promise<never>} */
+  async waitFor() {
+    throw coded("INVALID_REQUEST", "`waitFor`: expected a `Limiter`, a `RedisLimiter` or a `RemoteLimiter`, because no request of a Worker can wait for another one's turn");
+  }
+
+  /** @returns {Promise<never>} */
+  async explain() {
+    throw coded("INVALID_REQUEST", "`explain`: expected a `Limiter` or a `RedisLimiter`, because no object explains its states");
+  }
+}
