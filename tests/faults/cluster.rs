@@ -90,4 +90,14 @@ fn carry(cluster: &RedisCluster, slot: u16, from: usize) {
         }
     }
     [to, from, 3 - from - to].into_iter().for_each(|node| set(node, "NODE", to));
+    // two moves of one epoch leave masters that each call the other one the owner, so the next move waits until all know this one's
+    let epoch = |node: usize| -> String {
+        let told: String = ask(url(node), "CLUSTER INFO");
+        let line = told.lines().find(|line| line.starts_with("cluster_current_epoch:"));
+        line.unwrap().to_owned()
+    };
+    let began = Instant::now();
+    while (1..3).any(|node| epoch(node) != epoch(0)) {
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
 }
