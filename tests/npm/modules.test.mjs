@@ -1,7 +1,7 @@
 // How many modules of WebAssembly a process loads: the entries share one.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
@@ -10,11 +10,11 @@ import { install, link } from "./installed.mjs";
 const folder = install();
 link(folder, ["express", "express-rate-limit", "fastify", "hono", "koa"]);
 
-const ENTRIES = [
-  "tidegate", "tidegate/redis", "tidegate/toml", "tidegate/remote", "tidegate/express", "tidegate/fastify", "tidegate/fetch",
-  "tidegate/hono", "tidegate/koa", "tidegate/next", "tidegate/express-rate-limit", "tidegate/rate-limiter-flexible",
-  "tidegate/rolling-rate-limiter", "tidegate/upstash",
-];
+const { exports: exported } = JSON.parse(readFileSync(join(folder, "node_modules/tidegate/package.json"), "utf8"));
+/** All entries that Node can import: those of Workers alone have no script for it. */
+const ENTRIES = Object.entries(exported)
+  .filter(([name, to]) => typeof to === "object" && (to.node ?? to.default) !== undefined && name !== "./slim")
+  .map(([name]) => name.replace(/^\./, "tidegate"));
 
 /** Counts what is compiled and what is instantiated; the entries are imported after this. */
 const COUNTER = `
@@ -56,6 +56,10 @@ const { RateLimiterMemory } = require("tidegate/rate-limiter-flexible");
 ${USE}`;
 
 const ONE = { modules: 1, instances: 1, granted: true, isOneClass: true };
+
+test("Node has these entries", () => {
+  for (const name of ["", "/redis", "/toml", "/remote", "/express", "/next", "/upstash"]) assert.ok(ENTRIES.includes(`tidegate${name}`), name);
+});
 
 for (const [name, file, code] of [["import", "all.mjs", ESM], ["require", "all.cjs", CJS]]) {
   test(`all entries load one module by ${name}`, () => {

@@ -298,7 +298,9 @@ export interface PolicyFile {
 
 /** A policy or a policy file in TOML, as `toml` of the entry `tidegate/toml` returns it. */
 export interface TomlPolicy {
+  /** The format of the text. */
   readonly format: "TOML";
+  /** The text, which the limiter reads. */
   readonly text: string;
 }
 
