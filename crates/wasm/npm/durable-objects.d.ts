@@ -60,17 +60,7 @@ export interface DurableLimiter extends Omit<AsyncLimiter<Options>, "waitFor" | 
   peek(key: string, request?: Request): Promise<Answer>;
   decide(key: string, request?: Request): Promise<Grant>;
   acquire(key: string, request?: Request): Promise<HeldGrant>;
-
-  /**
-   * Acquires a lease, calls `fn` if the answer allows it, and releases the lease when `fn` has ended, also if it throws. Meanwhile the
-   * lease is renewed, each time that a third of its time to live has passed.
-   *
-   * @param fn gets a signal, which is aborted if the lease is lost, with an error `LEASE_LOST`: then others may hold its place
-   * @param request a request as of `acquire`, without `now`: a lease that is renewed goes by the clock
-   * @throws {LimiterError} as `acquire`, and what `fn` throws
-   */
   run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
-
   reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
 
   /** Checks the options of middleware, as `prepare` of a `Limiter` does. */
@@ -80,7 +70,7 @@ export interface DurableLimiter extends Omit<AsyncLimiter<Options>, "waitFor" | 
   keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | memory.Admission;
 
   /** Decides on a request as middleware does, as `admit` of a `Limiter` does. If an object cannot be asked, `on_error` decides. */
-  admit(key: string, options?: { cost?: number; headers?: memory.OlderHeaders; reserves?: boolean; isOneOfSeveral?: boolean }): Promise<memory.Admission>;
+  admit(key: string, options?: memory.AdmitOptions): Promise<memory.Admission>;
 
   /**
    * Gives back what a request was granted: its units come back, and its lease or reservation is released.
