@@ -1,5 +1,6 @@
 // The tests compile this file and never run it. It says what the middleware must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
+import type { DurableLimiter } from "tidegate/durable-objects";
 import { RedisLimiter } from "tidegate/redis";
 import { RemoteLimiter } from "tidegate/remote";
 import { Limiter } from "tidegate";
@@ -43,7 +44,7 @@ expectTypeOf<Store>().toEqualTypeOf<{
   giveBack?(key: string, admission: Admission): Promise<void>;
 }>();
 expectTypeOf<KeyOf<[one: string]>>().toEqualTypeOf<(one: string) => string | number | undefined | Promise<string | number | undefined>>();
-expectTypeOf<AnyLimiter>().toEqualTypeOf<Limiter | RedisLimiter | RemoteLimiter>();
+expectTypeOf<AnyLimiter>().toEqualTypeOf<Limiter | RedisLimiter | DurableLimiter | RemoteLimiter>();
 expectTypeOf<Limiters>().toEqualTypeOf<AnyLimiter | readonly AnyLimiter[]>();
 koa(new RedisLimiter({ limits: [] }, { callBuffer: async () => 0 }));
 koa([limiter, new RemoteLimiter({ url: "https://limiter.example", policy: "api" })], { key: (context) => context.user });

@@ -204,6 +204,7 @@ expectTypeOf<Admission>().toEqualTypeOf<{
   readonly reservation?: { readonly id: string; readonly units: number };
   readonly grant?: { readonly atUs: number; readonly units: number };
   readonly remaining?: number;
+  readonly degraded?: string;
 }>();
 
 // grants
