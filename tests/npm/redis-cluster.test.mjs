@@ -9,7 +9,9 @@ import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
 import { startCluster, startSentinel, until } from "./redis-cluster.mjs";
 
-const { RedisLimiter } = await load(install(), "tidegate/redis");
+const folder = install();
+const { RedisLimiter } = await load(folder, "tidegate/redis");
+const { toml } = await load(folder, "tidegate/toml");
 const { nodes, stop } = await startCluster();
 after(stop);
 
@@ -58,7 +60,7 @@ test("both clients and a native host share one limit", async (t) => {
     for (const { end } of clients) end();
     await host.stop();
   });
-  const limiters = clients.map(({ client }) => new RedisLimiter(file, client, { deadline: "5s" }));
+  const limiters = clients.map(({ client }) => new RedisLimiter(toml(file), client, { deadline: "5s" }));
   const headers = { authorization: "Bearer secret", "content-type": "application/json" };
   const body = JSON.stringify({ policy: "shared", key: "user:42" });
   const asks = [

@@ -15,6 +15,7 @@ import { startServer } from "./redis.mjs";
 const folder = install();
 link(folder, ["ioredis"]);
 const { RedisLimiter } = await load(folder, "tidegate/redis");
+const { toml } = await load(folder, "tidegate/toml");
 const redis = await startServer();
 const client = new Redis({ path: redis.path });
 after(async () => {
@@ -153,7 +154,7 @@ test("in an outage two limiters and a native host grant their shares, and tell R
   const admin = new Redis({ path: own.path });
   const file = `[policies.shared]\nlimits = [{ algorithm = "fixed_window", limit = 800, period = "365d" }]\non_error = "local"\n`;
   const host = await startHost(file, { options: ["--redis", `redis+unix://${own.path}`, "--redis-deadline", "500"] });
-  const limiters = clients.map((client) => new RedisLimiter(file, client, { deadline: "500ms" }));
+  const limiters = clients.map((client) => new RedisLimiter(toml(file), client, { deadline: "500ms" }));
   t.after(async () => {
     for (const client of [...clients, admin]) client.disconnect();
     await Promise.all([host.stop(), own.stop()]);

@@ -64,7 +64,7 @@ export type OfMemory = "now" | "limits" | "draw";
  * stored nevertheless.
  */
 export interface Degraded {
-  /** Whether `on_error` lets requests pass, or the policy is in shadow. */
+  /** Whether `on_error` lets requests pass: under `"local"` whether this limiter's share does. Or the policy is in shadow. */
   readonly allowed: boolean;
   /** Why nobody has decided, for a log. */
   readonly degraded: string;
