@@ -12,7 +12,7 @@ import { startServer } from "./redis.mjs";
 
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
-link(folder, ["@types/express", "expect-type", "express", "express-rate-limit", "fastify", "hono", "ioredis", "koa", "redis"]);
+link(folder, ["@types/express", "@upstash/redis", "expect-type", "express", "express-rate-limit", "fastify", "hono", "ioredis", "koa", "redis"]);
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
