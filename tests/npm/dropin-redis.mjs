@@ -64,3 +64,8 @@ export function assertAlike({ expected, found, slackMs }, times, message) {
   }
   assert.deepEqual(other, one, message);
 }
+
+/** Moves the clock past the ends of what began at slightly different times. `read` returns how many milliseconds each has left. */
+export async function passEnds(move, read) {
+  for (const nearMs = 40 + Math.ceil(slowestMs); (await read()).some((left) => left > 0 && left < nearMs);) await move(nearMs);
+}

@@ -94,7 +94,10 @@ declare class Limiting {
    *
    * @throws {ArgumentError} `INVALID_REQUEST` without `dynamicLimits`
    */
-  getDynamicLimit: () => Promise<{ dynamicLimit: number | null }>;
+  getDynamicLimit: () => Promise<{
+    /** The tokens; `null` if those of the algorithm hold. */
+    dynamicLimit: number | null;
+  }>;
 }
 
 /** A limiter with the calls of @upstash/ratelimit, in the memory of this process. */

@@ -29,5 +29,6 @@ export class Ratelimit extends memory.Limiting {
 
 /** Not here: regions that count apart grant more than the limit. Making one fails and says so. */
 export class MultiRegionRatelimit {
+  /** Fails with `INVALID_REQUEST`. */
   constructor(...config: any[]);
 }
