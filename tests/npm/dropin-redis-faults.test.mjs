@@ -58,6 +58,7 @@ const callsOf = (client) => {
 for (const [name, connected] of Object.entries(CLIENTS)) {
   test(`${name}: Redis dies, the insurance answers, and Redis counts again once it is back`, async (t) => {
     const first = await startServer();
+    t.after(first.stop);
     const { client, end } = await connected(first.path);
     t.after(end);
     const insurance = (types) => new types.RateLimiterMemory({ points: 2, duration: 60, keyPrefix: "insurance" });
@@ -83,6 +84,7 @@ for (const [name, connected] of Object.entries(CLIENTS)) {
     await assert.rejects(bare.consume("a"), { name: "LimiterError", code: "UNAVAILABLE" });
     for (const call of callsOf(client)) await assert.rejects(call(), { code: "UNAVAILABLE" });
     const second = await startServer(first.path);
+    t.after(second.stop);
     for (const until = Date.now() + 10_000; ;) {
       const { resolved } = await outcome(bare.consume("back"));
       if (resolved !== undefined) break;
@@ -90,12 +92,12 @@ for (const [name, connected] of Object.entries(CLIENTS)) {
       await new Promise(setImmediate);
     }
     assert.equal((await own.consume("again")).remainingPoints, 4);
-    await second.stop();
   });
 }
 
 test("Redis hangs: a request of Upstash passes after the timeout as with theirs, and a wrapper's insurance answers within its own", async (t) => {
   const redis = await startServer();
+  t.after(redis.stop);
   const { client, end } = await CLIENTS.ioredis(redis.path);
   t.after(end);
   await client.ping();
@@ -115,7 +117,6 @@ test("Redis hangs: a request of Upstash passes after the timeout as with theirs,
   redis.server.kill("SIGCONT");
   const until = Date.now() + 10_000;
   while ((await outcome(hanging.limit("a"))).resolved?.success !== false) assert.ok(Date.now() < until);
-  await redis.stop();
 });
 
 describe("Redis says what it cannot say: an error, and nothing is granted", () => {
