@@ -53,7 +53,7 @@ test("the tarball has exactly the files that are needed", () => {
 
 test("the package exports the limiter, the reporter and the errors", async () => {
   const { default: preferred, ...named } = await load(folder);
-  const expected = ["ArgumentError", "FullError", "Limiter", "LimiterError", "PolicyError", "Reporter"];
+  const expected = ["ArgumentError", "FullError", "Limiter", "LimiterError", "PolicyError", "Reporter", "metering"];
   assert.deepEqual(Object.keys(named), expected);
   assert.deepEqual(Object.values(named).map((exported) => exported.name), expected);
   assert.equal(preferred, named.Limiter);

@@ -7,7 +7,7 @@ import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder);
+const { Limiter, metering } = await load(folder);
 const { toml } = await load(folder, "tidegate/toml");
 const { RemoteLimiter } = await load(folder, "tidegate/remote");
 
@@ -26,6 +26,10 @@ limits = [
   { algorithm = "fixed_window", name = "plan", limit = 5, period = "36500d", payer = true },
   { algorithm = "fixed_window", name = "more", limit = 5, period = "36500d", payer = true },
 ]
+
+[policies.tokens]
+limits = [{ algorithm = "fixed_window", limit = 100, period = "36500d" }]
+reservations = {}
 
 [policies.shed]
 limits = [{ algorithm = "utilization" }]
@@ -134,6 +138,22 @@ test("a lease is held until the response has ended, and what the handler gives b
   assert.equal(await (await fetch(`http://127.0.0.1:${giving}/`)).text(), '[["given"],3,5]');
 });
 
+test("the true cost that the response tells is committed, and what does not count comes back", async (t) => {
+  const [tokens, api] = [of("tokens", { metering }), of("api")];
+  const used = await serve(t, await servers.express(tokens, { key: () => "used", cost: 50, actual: { bytes: 1 } }, async () => "seven b"));
+  const failed = await serve(t, await servers.koa([api, tokens], { key: () => "failed", cost: 50, countIf: { status: "500-599" } }, async () => "hello"));
+  const left = async (key, expected) => {
+    for (const end = Date.now() + 10_000; (await tokens.peek(key)).remaining !== expected;) assert.ok(Date.now() < end, (await tokens.peek(key)).remaining);
+  };
+  await (await fetch(`http://127.0.0.1:${used}/`)).text();
+  await left("used", 93);
+  await (await fetch(`http://127.0.0.1:${failed}/`)).text();
+  await left("failed", 100);
+  assert.equal((await api.peek("failed")).remaining, 4, "it took the cost of its policy, and no estimate");
+  const without = await serve(t, await servers.fetch(of("api", { metering }), { key: () => "k", actual: 1 }, async () => "hello"));
+  assert.equal((await fetch(`http://127.0.0.1:${without}/`)).status, 500, "a policy without reservations");
+});
+
 test("an older form of the headers is that of the limiter in memory", async (t) => {
   for (const headers of ["draft-7", "draft-6", "x-ratelimit"]) {
     const all = await Promise.all([new Limiter(toml(POLICIES), { policy: "api" }), of("api")].map(async (limiter) => {
@@ -154,7 +174,8 @@ test("options that only a limiter with the policy has are refused", async () => 
   const { key } = options;
   for (const [limiters, given, message] of [
     [of("api"), {}, /^`options.key`: expected a function/],
-    [of("api"), { key, actual: 1 }, /^`options.actual`: expected none/],
+    [of("tokens"), { key, actual: 1 }, /^`options.metering` of the RemoteLimiter: expected `metering` of `tidegate`/],
+    [of("tokens", { metering }), { key, actual: { weight: 1 } }, /^`options.actual`/],
     [of("api"), { key, keys: 1 }, /found `keys`$/],
   ]) {
     assert.throws(() => rateLimit(limiters, given), { code: "INVALID_OPTION", message });

@@ -3,12 +3,14 @@ import { expectTypeOf } from "expect-type";
 import RemoteDefault, {
   LimiterError, RemoteLimiter, type Answer, type AsyncLimiter, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Ran, type Reservation,
 } from "tidegate/remote";
-import type { Admission } from "tidegate";
+import { metering, type Admission, type Metering } from "tidegate";
 import { RedisLimiter } from "tidegate/redis";
 import { rateLimit } from "tidegate/express";
 
 const limiter = new RemoteLimiter({ url: "https://limiter.example", policy: "api", token: "secret", deadlineMs: 100, onError: "open", fetch });
 new RemoteDefault({ url: "https://limiter.example", policy: "api", fetch: async (url, init) => fetch(url, { ...init, cache: "no-store" }) });
+expectTypeOf(metering).toEqualTypeOf<Metering>();
+rateLimit(new RemoteLimiter({ url: "https://limiter.example", policy: "tokens", metering }), { key: (request) => request.get("x-user"), actual: { field: "used" } });
 // @ts-expect-error: it needs the name of a policy
 new RemoteLimiter({ url: "https://limiter.example" });
 // @ts-expect-error: only a node of its own decides by a share

@@ -663,6 +663,15 @@ export interface Capped {
   readonly retryAfterUs: number;
 }
 
+/** Reads the true costs of requests from their responses. */
+export interface Metering {
+  /** For the package's own middleware alone: `text` is what its options say of costs, in JSON. */
+  (text: string): object;
+}
+
+/** Lets the middleware of a `RemoteLimiter` read the true costs of requests, as its option `metering`. */
+export const metering: Metering;
+
 /**
  * One account's requests in this process, under a limit `suppression` whose state is kept elsewhere.
  * Refuses the fraction of requests that the last factor says, and counts what to report for the next one.

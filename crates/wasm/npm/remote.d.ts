@@ -23,6 +23,8 @@ export interface RemoteLimiterOptions {
   deadlineMs?: number;
   /** Whether requests pass if the server does not answer, or answers what is none of its API. Default: `"closed"`. */
   onError?: "open" | "closed";
+  /** `metering` of `tidegate`, whose WebAssembly reads costs from responses. Middleware needs it beside `actual` and `countIf`. */
+  metering?: memory.Metering;
   /** What sends a request, such as that of a service binding. Default: `globalThis.fetch`. */
   fetch?: (url: string, init: any) => Promise<any>;
 }

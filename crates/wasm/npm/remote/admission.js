@@ -4,7 +4,7 @@ import { middlewareOptions } from "../input.js";
 import { fieldsOf, list, text, whole, wrong } from "./answer.js";
 import { parsed } from "./server.js";
 
-/** @import { Admission } from "../index.js" */
+/** @import { Admission, Metering } from "../index.js" */
 /** @import { Read } from "./answer.js" */
 /** @import { Reply } from "./server.js" */
 
@@ -34,14 +34,16 @@ const UNAVAILABLE = {
 };
 
 /**
- * The options of middleware, without those that only a limiter with the policy has.
+ * The options of middleware, with what reads the true cost if the server is to commit it.
  *
- * @type {(options: unknown, among: { isLast: boolean } | undefined) => any}
+ * @type {(options: unknown, among: { isLast: boolean } | undefined, metering: Metering | undefined) => any}
  */
-export function remoteMiddlewareOptions(options, among) {
+export function remoteMiddlewareOptions(options, among, metering) {
   const read = middlewareOptions(options, among);
-  const lacking = ["actual", "countIf", "ifUnknown"].find((name) => read[name] !== undefined);
-  if (lacking !== undefined) throw coded("INVALID_OPTION", `\`options.${lacking}\`: expected none, because only a limiter of \`tidegate\` has it`);
+  if (read.metering !== undefined) {
+    if (metering === undefined && among === undefined) throw coded("INVALID_OPTION", "`options.metering` of the RemoteLimiter: expected `metering` of `tidegate` beside `actual` and `countIf`, found none");
+    read.metering = metering?.(read.metering); // in a list, those without it take the cost of their policy
+  }
   if (read.key === undefined) throw coded("INVALID_OPTION", "`options.key`: expected a function, because only the server knows the policy's sources; found none");
   return read;
 }

@@ -21,6 +21,7 @@ import { Away, bodyOf, segment } from "./server.js";
 export class RemoteLimiter {
   #policy;
   #passes;
+  #metering;
   #server;
   #batch;
   /** The number of calls under way. */
@@ -33,11 +34,12 @@ export class RemoteLimiter {
 
   /** @param {declared.RemoteLimiterOptions} options */
   constructor(options) {
-    const { server, policy, passes } = remoteOptions(options);
+    const { server, policy, passes, metering } = remoteOptions(options);
     this.#server = server;
     this.#batch = new Batch(server);
     this.#policy = policy;
     this.#passes = passes;
+    this.#metering = metering;
   }
 
   /** @type {declared.RemoteLimiter["check"]} */
@@ -161,7 +163,7 @@ export class RemoteLimiter {
 
   /** @type {declared.RemoteLimiter["prepare"]} */
   prepare(options, among) {
-    return remoteMiddlewareOptions(options, among);
+    return remoteMiddlewareOptions(options, among, this.#metering);
   }
 
   /** @type {declared.RemoteLimiter["keyOf"]} */

@@ -3,20 +3,22 @@ import { coded } from "../errors.js";
 import { known, requireText, requireType, requireWhole } from "../input.js";
 import { Server } from "./server.js";
 
+/** @import { Metering } from "../index.js" */
+
 /**
  * The server, the policy, and whether requests pass while nobody decides.
  *
- * @type {(options: unknown) => { server: Server, policy: string, passes: boolean }}
+ * @type {(options: unknown) => { server: Server, policy: string, passes: boolean, metering?: Metering }}
  */
 export function remoteOptions(options) {
-  const names = ["url", "policy", "token", "deadlineMs", "onError", "fetch"];
-  const { url, policy, token, deadlineMs = 1_000, onError = "closed", fetch } = known("options", "INVALID_OPTION", options, names);
+  const names = ["url", "policy", "token", "deadlineMs", "onError", "metering", "fetch"];
+  const { url, policy, token, deadlineMs = 1_000, onError = "closed", metering, fetch } = known("options", "INVALID_OPTION", options, names);
   requireText("options.policy", "INVALID_OPTION", policy);
-  requireType("options.fetch", "INVALID_OPTION", fetch, "function", true);
+  for (const [name, value] of [["fetch", fetch], ["metering", metering]]) requireType(`options.${name}`, "INVALID_OPTION", value, "function", true);
   if (onError !== "open" && onError !== "closed") throw coded("INVALID_OPTION", '`options.onError`: expected "open" or "closed", found another value');
   requireType("options.deadlineMs", "INVALID_OPTION", deadlineMs, "number");
   requireWhole("options.deadlineMs", "INVALID_OPTION", deadlineMs, 1, 3_600_000);
-  return { server: new Server(baseOf(url), tokenOf(token), deadlineMs, fetch), policy, passes: onError === "open" };
+  return { server: new Server(baseOf(url), tokenOf(token), deadlineMs, fetch), policy, passes: onError === "open", metering };
 }
 
 /**

@@ -23,13 +23,7 @@ pub struct NativeMeter(Meter);
 
 impl NativeMetering {
     pub(crate) fn of(text: &str, policy: &Policy) -> Result<Self, Failure> {
-        let metering = Metering::parse(text).map_err(|error| {
-            let PolicyError { path, message, .. } = error;
-            // as JavaScript writes the names
-            let path = path.replace("count_if", "countIf").replace("if_unknown", "ifUnknown");
-            let dot = if path.is_empty() { "" } else { "." };
-            Failure::Option(format!("`options{dot}{path}`: {message}"))
-        })?;
+        let metering = Self::read(text)?;
         if policy.reservations().is_none() {
             let name = policy.name();
             let message = format!(
@@ -38,12 +32,32 @@ impl NativeMetering {
             );
             return Err(Failure::Option(message));
         }
+        Ok(metering)
+    }
+
+    fn read(text: &str) -> Result<Self, Failure> {
+        let metering = Metering::parse(text).map_err(|error| {
+            let PolicyError { path, message, .. } = error;
+            // as JavaScript writes the names
+            let path = path.replace("count_if", "countIf").replace("if_unknown", "ifUnknown");
+            let dot = if path.is_empty() { "" } else { "." };
+            Failure::Option(format!("`options{dot}{path}`: {message}"))
+        })?;
         Ok(Self(Arc::new(metering.unwrap_or_default())))
     }
 }
 
 #[wasm_bindgen]
 impl NativeMetering {
+    /// What middleware says of costs, in JSON, for a policy that only a server knows.
+    ///
+    /// # Errors
+    /// Throws if the text is no such thing.
+    #[wasm_bindgen(constructor)]
+    pub fn new(text: &str) -> Result<Self, JsValue> {
+        Ok(Self::read(text)?)
+    }
+
     /// Begins with a request that has reserved these units.
     #[must_use]
     pub fn begin(&self, units: f64) -> NativeMeter {
