@@ -28,9 +28,7 @@ const changedOnRedis = onRedis
   .replace("sendCommand: (command: string, ...words: string[]) => client.call(command, ...words) as Promise<RedisReply>", "client")
   .replace("import type { RedisReply } from \"rate-limit-redis\";\n", "")
   .replaceAll(/"(rate-limiter-flexible|rolling-rate-limiter)"/g, '"tidegate/$1/redis"')
-  .replace('"@upstash/ratelimit"', '"tidegate/upstash/redis"')
-  .replace('redis: new UpstashRedis({ url: "https://example.com", token: "token" })', "redis: client")
-  .replace('import { Redis as UpstashRedis } from "@upstash/redis";\n', "");
+  .replace('"@upstash/ratelimit"', '"tidegate/upstash/redis"');
 
 const ENTRIES = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
 
