@@ -73,9 +73,15 @@ impl RevisionStore {
 async fn read(storage: &Storage) -> worker::Result<Revisions> {
     // `get` would read it by serde, with 10 KB of code that prints numbers in errors
     let found = storage.get_multiple(vec![STORED]).await?.get(&STORED.into());
-    let Some(stored) = found.as_string() else { return Ok(Revisions::default()) };
-    Ok(Revisions::read(&stored).unwrap_or_else(|error| {
-        log_error("the stored policies are ignored", &error.to_string().into());
+    if found.is_undefined() {
+        return Ok(Revisions::default());
+    }
+    let revisions = match found.as_string() {
+        Some(stored) => Revisions::read(&stored).map_err(|error| error.to_string()),
+        None => Err("expected a text, found another value".to_owned()),
+    };
+    Ok(revisions.unwrap_or_else(|error| {
+        log_error("the stored policies are ignored", &error.into());
         Revisions::default()
     }))
 }

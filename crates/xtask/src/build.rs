@@ -143,12 +143,17 @@ pub(crate) fn pack() -> Result<PathBuf> {
     Ok(folder.join(format!("tidegate-{}.tgz", env!("CARGO_PKG_VERSION"))))
 }
 
-fn wasm(package: &str, profile: &str, features: &str) -> Result<std::path::PathBuf> {
+fn wasm(package: &str, profile: &str, features: &str) -> Result<PathBuf> {
+    wasm_by(package, profile, features, &[])
+}
+
+/// Builds with these options of cargo.
+fn wasm_by(package: &str, profile: &str, features: &str, options: &[&str]) -> Result<PathBuf> {
     let triple = "wasm32-unknown-unknown";
     // a manifest with a second type would keep rustc from optimizing across crates, and `tidegate-wasm` is also a library of the Worker
     let mut build = cargo(&["rustc", "--lib", "--crate-type", "cdylib", "--profile", profile]);
     build.args(["--target", triple, "--package", package]);
-    build.args(["--no-default-features", "--features", features]);
+    build.args(["--no-default-features", "--features", features]).args(options);
     step(&format!("build {package} for wasm"), &mut build)?;
     let file = format!("{}.wasm", package.replace('-', "_"));
     Ok(target()?.join(triple).join(profile).join(file))

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{ESBUILD, PORTABLE, bound, gzipped, minify, optimize, wasm, within, worker_files};
+use super::{ESBUILD, PORTABLE, bound, gzipped, minify, optimize, wasm_by, within, worker_files};
 use crate::install;
 use crate::run::{command, root, step, target};
 
@@ -29,8 +29,9 @@ pub(super) fn build() -> Result<()> {
         fs::remove_dir_all(&dist)?; // a file that is no longer built must not be packed
     }
     fs::create_dir_all(&dist)?;
-    for Variant { folder, package: of, features, scripts } in VARIANTS {
-        let bound = bind(folder, of, features)?;
+    for variant in VARIANTS {
+        let Variant { folder, scripts, .. } = variant;
+        let bound = bind(&variant)?;
         let module = bound.join("tidegate.wasm");
         let stamp = stamp(&module)?;
         write_text(&module, &stamp, &bound)?;
@@ -67,9 +68,9 @@ pub(super) fn build() -> Result<()> {
 }
 
 /// Builds the module and the script that binds it. Returns their folder.
-fn bind(folder: &str, package: &str, features: &str) -> Result<PathBuf> {
-    let module = wasm(package, "wasm", features)?;
-    let folder = target()?.join("npm-build").join(folder);
+fn bind(variant: &Variant) -> Result<PathBuf> {
+    let module = wasm_by(variant.package, "wasm", variant.features, variant.options)?;
+    let folder = target()?.join("npm-build").join(variant.folder);
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
         .arg(&module)
@@ -87,8 +88,13 @@ pub(super) struct Variant {
     folder: &'static str,
     pub(super) package: &'static str,
     pub(super) features: &'static str,
+    /// Further options of cargo.
+    options: &'static [&'static str],
     scripts: &'static [Script],
 }
+
+/// Nobody waits for the bytes of Node's module, so its decisions are built for speed.
+const FAST: &[&str] = &["--config", "profile.wasm.package.tidegate-wasm.opt-level=3"];
 
 /// A script of the package: the file in its folder, its entry, and what esbuild must know.
 struct Script {
@@ -105,9 +111,21 @@ const WEB: &[&str] = &["--platform=neutral", "--target=es2022", "--minify-whites
 /// The module of browsers, Workers and the edge runtime; the one of Node, Deno and Bun, which all of their entries share; and TOML
 /// for the former.
 pub(super) const VARIANTS: [Variant; 3] = [
-    Variant { folder: "", package: "tidegate-wasm", features: "", scripts: &SCRIPTS },
-    Variant { folder: "node", package: "tidegate-wasm", features: "node", scripts: &FOR_NODE },
-    Variant { folder: "toml", package: "tidegate-wasm-toml", features: "", scripts: &TOML },
+    Variant { folder: "", package: "tidegate-wasm", features: "", options: &[], scripts: &SCRIPTS },
+    Variant {
+        folder: "node",
+        package: "tidegate-wasm",
+        features: "node",
+        options: FAST,
+        scripts: &FOR_NODE,
+    },
+    Variant {
+        folder: "toml",
+        package: "tidegate-wasm-toml",
+        features: "",
+        options: &[],
+        scripts: &TOML,
+    },
 ];
 
 const SCRIPTS: [Script; 8] = [
