@@ -9,7 +9,7 @@ use crate::answer::headers::OlderForm;
 use crate::answer::json::{Object, object};
 use crate::answer::problem::answer_json;
 use crate::answer::{CheckResult, Outcome};
-use crate::plan::pass_on;
+use crate::plan::{AdmissionAnswer, pass_on};
 use crate::response::{Headers, Response};
 use crate::served::{Pass, Served};
 
@@ -41,17 +41,6 @@ impl Granted {
 }
 
 /// Answers a call of `POST /v1/admit`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AdmissionAnswer(pub(crate) fn(&CheckResult<'_>, Option<OlderForm>) -> Response);
-
-impl PartialEq for AdmissionAnswer {
-    fn eq(&self, _: &Self) -> bool {
-        true // there is one
-    }
-}
-
-impl Eq for AdmissionAnswer {}
-
 pub(crate) const ANSWER: AdmissionAnswer = AdmissionAnswer(answer);
 
 fn answer(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {

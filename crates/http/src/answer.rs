@@ -10,7 +10,7 @@ pub(crate) mod status;
 use alloc::borrow::Cow;
 use alloc::string::String;
 
-use tidegate_gate::{Asked, Limits, NamedLimit, OnError, Policy, Softness, Verdict};
+use tidegate_gate::{Asked, Limits, Micros, NamedLimit, OnError, Policy, Softness, Verdict};
 
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,14 @@ pub(crate) struct CheckResult<'a> {
     pub(crate) outcome: &'a Outcome,
     /// Whether other policies decide on the request too, so that names of limits need the policy's name.
     pub(crate) is_one_of_several: bool,
+}
+
+/// How often to renew the lease that a request acquired by this verdict; `None` if it acquired none. It is a third of the time to
+/// live.
+pub(crate) fn renew_every(asked: &Asked, verdict: &Verdict) -> Option<Micros> {
+    asked.lease()?;
+    let limits = asked.resolved().limits().filter(|_| verdict.decision.is_allowed());
+    limits.and_then(Limits::renew_every)
 }
 
 impl CheckResult<'_> {

@@ -11,7 +11,6 @@ use tidegate_gate::{
     ReserveForm, Resolved, Route, RoutePolicy, Timestamp,
 };
 
-use crate::admission::AdmissionAnswer;
 use crate::answer::headers::OlderForm;
 use crate::answer::problem::{self, Problem, answer_json, internal_error, invalid_request};
 use crate::answer::{CheckResult, Outcome, forms, headers};
@@ -64,12 +63,24 @@ pub(crate) enum Form {
         form: FieldForm,
         /// Whether others decide on the request later, so that what it was granted may have to come back.
         may_come_back: bool,
-        /// A function, because a program that has no API then has no JSON of an admission in it.
         answer: AdmissionAnswer,
     },
     /// The request passes, with the header fields in this form, or gets a refusal.
     Pass(Box<Pass>, FieldForm),
 }
+
+/// Words the answer to a call of `POST /v1/admit`. It is a function, so that a program without the API has no JSON of admissions in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmissionAnswer(pub(crate) fn(&CheckResult<'_>, Option<OlderForm>) -> Response);
+
+/// There is only one such function, and addresses of functions cannot be compared.
+impl PartialEq for AdmissionAnswer {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for AdmissionAnswer {}
 
 /// The form of the fields about limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

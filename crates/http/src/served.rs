@@ -4,9 +4,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use tidegate_gate::{Asked, Effect, Limits, Metering, Micros, Operation, Verdict};
+use tidegate_gate::{Asked, Effect, Metering, Micros, Operation, Verdict};
 
-use crate::answer::Outcome;
+use crate::answer::{Outcome, renew_every};
 use crate::meter::Meter;
 use crate::response::{Headers, Response};
 
@@ -94,8 +94,7 @@ impl Lease {
     /// The lease that a request acquired by this verdict.
     pub(crate) fn of(asked: &Asked, verdict: &Verdict) -> Option<Self> {
         let (name, resolved) = (asked.lease()?, asked.resolved());
-        let limits = resolved.limits().filter(|_| verdict.decision.is_allowed());
-        let renew_every = limits.and_then(Limits::renew_every)?;
+        let renew_every = renew_every(asked, verdict)?;
         let (policy, key) = (resolved.policy().name().into(), resolved.written_key().into());
         Some(Self { policy, key, name: name.into(), renew_every })
     }

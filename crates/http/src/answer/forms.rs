@@ -6,8 +6,7 @@ use tidegate_gate::Probability;
 use tidegate_gate::{Decision, Effect};
 
 use super::json::{Object, object};
-use super::{CheckResult, Outcome};
-use crate::served::Lease;
+use super::{CheckResult, Outcome, renew_every};
 use tidegate_gate::Limits;
 
 pub(crate) fn single(result: &CheckResult<'_>) -> String {
@@ -18,11 +17,11 @@ pub(crate) fn single(result: &CheckResult<'_>) -> String {
 pub(crate) fn lease(result: &CheckResult<'_>) -> String {
     object(|it| {
         write(result, it);
-        let lease = match result.outcome {
-            Outcome::Decided(verdict) => Lease::of(result.asked, verdict),
+        let renew_every = match result.outcome {
+            Outcome::Decided(verdict) => renew_every(result.asked, verdict),
             Outcome::Unavailable(_) => None,
         };
-        it.some("renew_every_us", lease.map(|lease| lease.renew_every.0)); // a third of its time to live
+        it.some("renew_every_us", renew_every.map(|span| span.0));
     })
 }
 
