@@ -28,30 +28,13 @@ pub(crate) struct Extras {
 }
 
 #[inline]
-const fn of_decision(decision: &Decision) -> [f64; 4] {
+pub(crate) const fn of_decision(decision: &Decision) -> [f64; 4] {
     [
         from_quantity(decision.limit()),
         from_quantity(decision.remaining()),
         from_quantity(decision.retry_after().0),
         from_quantity(decision.reset_after().0),
     ]
-}
-
-/// A decision without what each limit says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Decided {
-    pub(crate) decision: Decision,
-    /// The number of the rule if it is a refusal: JavaScript tells a denied key by it.
-    pub(crate) rule: Option<usize>,
-    pub(crate) flags: u8,
-}
-
-/// Writes a decision.
-#[inline]
-pub(crate) fn write_decision(numbers: &mut Numbers, decided: &Decided) {
-    let [limit, remaining, retry_after, reset_after, _, _, _, _, _, _, own, flags, ..] = numbers;
-    [*limit, *remaining, *retry_after, *reset_after] = of_decision(&decided.decision);
-    (*own, *flags) = (number_of(decided.rule), decided.flags.into());
 }
 
 /// What an answer says beside its decision: 1 for the name of a lease, 2 for a warning, 4 for a limit in shadow, and 8 if such a
@@ -64,7 +47,7 @@ pub(crate) fn flags(soft: Softness, has_lease: bool) -> u8 {
 }
 
 /// The number of a rule; below 0 for a listed key.
-fn number_of(rule: Option<usize>) -> f64 {
+pub(crate) fn number_of(rule: Option<usize>) -> f64 {
     rule.and_then(|rule| u64::try_from(rule).ok()).map_or(NONE, from_quantity)
 }
 

@@ -1,7 +1,5 @@
 //! Random numbers.
 
-use tidegate_gate::Draw;
-
 /// Random numbers that nobody can guess, because they may become the names of leases. They are drawn in
 /// blocks, because a call to the runtime takes longer than a decision.
 #[derive(Debug, Default)]
@@ -22,8 +20,9 @@ impl Chance {
     }
 
     /// A random draw. Without random numbers it is the draw that is shed at any probability above 0.
-    pub(crate) fn draw(&mut self) -> Draw {
+    #[cfg(not(feature = "objects"))]
+    pub(crate) fn draw(&mut self) -> tidegate_gate::Draw {
         let number = self.number().map_or(0, |number| number >> 32);
-        Draw(u32::try_from(number).unwrap_or_default()) // never: it has 32 bits
+        tidegate_gate::Draw(u32::try_from(number).unwrap_or_default()) // never: it has 32 bits
     }
 }

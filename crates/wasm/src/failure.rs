@@ -9,6 +9,10 @@ use wasm_bindgen::JsValue;
 
 /// Why a call failed.
 #[derive(Debug)]
+#[cfg_attr(
+    feature = "objects",
+    expect(dead_code, reason = "some failures are of a table in memory")
+)]
 pub(crate) enum Failure {
     /// The policy cannot be read.
     Policy(PolicyError),

@@ -5,37 +5,38 @@
 //! side allocates a string or an object. The other operations take numbers and texts, and all answers come back as
 //! numbers. All quantities are whole numbers up to 2^53 − 1, which an `f64` holds exactly.
 
-#![cfg_attr(
-    feature = "objects",
-    allow(dead_code, unused_imports, reason = "no table in memory beside the objects")
-)]
-
 mod answer;
 mod chance;
 #[cfg(feature = "check")]
 mod check;
 mod failure;
+#[cfg(any(feature = "redis", feature = "objects"))]
+mod far;
 mod fields;
+mod input;
+#[cfg(not(feature = "objects"))]
 mod limiter;
+mod memory;
 mod middleware;
 mod number;
 #[cfg(feature = "objects")]
 mod objects;
 mod policy;
-#[cfg(any(feature = "redis", feature = "objects"))]
+#[cfg(feature = "redis")]
 mod redis;
 #[cfg(not(feature = "objects"))]
 mod reporter;
 
 #[cfg(feature = "check")]
 pub use check::described;
+#[cfg(any(feature = "redis", feature = "objects"))]
+pub use far::{Authority, long_key};
+pub use input::span_of;
 #[cfg(not(feature = "objects"))]
 pub use limiter::Limiter;
-pub use limiter::{module_memory, require_memory, span_of};
+pub use memory::{module_memory, require_memory};
 #[cfg(feature = "objects")]
 pub use objects::policy_of;
-#[cfg(any(feature = "redis", feature = "objects"))]
-pub use redis::{Authority, long_key};
 #[cfg(not(feature = "objects"))]
 pub use reporter::Reporter;
 #[cfg(feature = "toml")]

@@ -1,16 +1,15 @@
-//! The limiter of the npm package: a table and its policy. Beside objects there is none, and the reading of its input stays.
+//! The limiter of the npm package: a table and its policy.
 
-#[cfg(not(feature = "objects"))]
+mod decided;
 mod middleware;
 mod operate;
 
-use std::hint::black_box;
 use std::iter;
 use std::sync::Arc;
 
 use tidegate_gate::{
     CallLimits, Gateway, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, NamedLimit, Policy,
-    Table, Timestamp, parse_span,
+    Table,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -18,13 +17,11 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use crate::answer::{NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
+use crate::input::{parsed, timestamp};
+use crate::memory::{BYTES_PER_CHARACTER, require_memory};
 use crate::number::{from_quantity, to_quantity};
-use crate::policy;
-#[cfg(any(feature = "redis", feature = "objects"))]
-pub(crate) use operate::{form, has, optional, reserve_form, whole};
 
 /// The states of many keys under one policy.
-#[cfg(not(feature = "objects"))]
 #[wasm_bindgen(js_name = NativeLimiter)]
 #[derive(Debug)]
 pub struct Limiter {
@@ -56,7 +53,6 @@ pub struct Limiter {
     served: String,
 }
 
-#[cfg(not(feature = "objects"))]
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// A limiter with the policy in `text`, or with the policy `name` of the file in `text`. `written` says
@@ -252,71 +248,13 @@ impl Limiter {
     }
 }
 
-pub(crate) fn parsed(
-    text: &str,
-    written: bool,
-    name: Option<&str>,
-) -> Result<(Arc<Policy>, Gateway), Failure> {
-    let read = policy::read(text, name);
-    read.map_err(|failure| if written { failure } else { failure.without_line() })
-}
-
 fn cost_is_all(policy: &Policy) -> bool {
     let each = all_limits(policy).flat_map(Limits::iter);
     each.map(|each| each.limit.kind()).all(|kind| !matches!(kind, Kind::Lease | Kind::Shed))
 }
 
-/// Reads a span of time in microseconds, such as `1.5s` or `1m30s`.
-///
-/// # Errors
-/// Throws if the text is no span.
-#[wasm_bindgen(js_name = spanOf)]
-pub fn span_of(field: &str, text: &str) -> Result<f64, JsValue> {
-    let span = parse_span(text).map_err(|error| Failure::Span(format!("`{field}`: {error}")))?;
-    Ok(from_quantity(span.0))
-}
-
 fn all_limits(policy: &Policy) -> impl Iterator<Item = &Limits> {
     iter::once(policy.limits()).chain(policy.overrides().iter().map(|(_, own)| own))
-}
-
-/// Checks that there is memory to read a policy of this many characters, because a failed allocation would
-/// end the whole module. Reading takes less memory than is checked for.
-///
-/// # Errors
-/// Throws an `Error` with the code `TABLE_FULL` if there is too little memory.
-#[wasm_bindgen(js_name = requireMemory)]
-pub fn require_memory(characters: usize) -> Result<(), JsValue> {
-    let mut needed: Vec<u8> = Vec::new();
-    let bytes = characters.saturating_mul(BYTES_PER_CHARACTER).saturating_add(4 << 20);
-    let reserved = needed.try_reserve_exact(bytes);
-    black_box(needed); // otherwise the compiler removes the allocation
-    Ok(reserved.map_err(|_| Failure::NoMemory)?)
-}
-
-/// The memory into which the addresses of a [`Limiter`] point.
-#[wasm_bindgen(js_name = moduleMemory)]
-#[must_use]
-pub fn module_memory() -> JsValue {
-    wasm_bindgen::memory()
-}
-
-/// The memory that a character of a policy takes at most while the policy is read.
-const BYTES_PER_CHARACTER: usize = 256;
-
-pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {
-    quantity("now", "INVALID_NOW", now).map(Timestamp)
-}
-
-#[inline]
-pub(crate) fn quantity(
-    field: &'static str,
-    code: &'static str,
-    found: f64,
-) -> Result<u64, Failure> {
-    // made only when needed, because each decision comes here twice
-    let number = || Failure::Number { field, code, found, least: 0, most: MAX_QUANTITY };
-    to_quantity(found).ok_or_else(number)
 }
 
 /// A machine with 512 MiB has room for this.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_gate::{Gateway, Policies, Policy, PolicyError, Quoted};
+use tidegate_gate::{Gateway, Kind, Policies, Policy, PolicyError, Quoted, Rule};
 
 use crate::failure::Failure;
 
@@ -43,4 +43,12 @@ fn choose(file: &Policies, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
             name.map_or("none".into(), |name| Quoted(name).to_string()),
         ))
     })
+}
+
+/// Whether the key has a limit of this kind.
+pub(crate) fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
+    match policy.rule(key) {
+        Rule::Limited(limits, _) => limits.iter().any(|each| each.limit.kind() == kind),
+        Rule::Listed(_) => false,
+    }
 }

@@ -10,7 +10,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::chance::Chance;
 use crate::failure::Failure;
-use crate::limiter::timestamp;
+use crate::input::timestamp;
 use crate::number::{from_quantity, to_quantity};
 
 /// Refuses the fraction of requests that the last factor says, and counts what to report.

@@ -4,7 +4,8 @@ use tidegate_http::{Keyed, Outcome};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Limiter, quantity, timestamp};
+use super::Limiter;
+use crate::input::{quantity, timestamp};
 use crate::middleware::{
     Asking, NativeMetering, Next, Request, headers_of_keys, key_of, older, require_undo,
 };

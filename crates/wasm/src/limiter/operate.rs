@@ -8,21 +8,21 @@ use std::mem;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    Ask, AskError, Asked, AskedSpan, Bounded, CallLimits, CheckForm, Grant, InvalidKey, Kind,
-    Operation, OperationError, Policy, Request, ReserveForm, Rule, Softness, Table, TableError,
-    Timestamp, Verdict, check_key,
+    Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Grant, InvalidKey, Kind, Operation,
+    OperationError, Policy, Request, Rule, Softness, Table, TableError, Timestamp, Verdict,
+    check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-#[cfg(not(feature = "objects"))]
 use super::Limiter;
-use super::{quantity, timestamp};
-use crate::answer::{self, Decided, Extras};
+use super::decided::{Decided, write_decision};
+use crate::answer::{self, Extras};
 use crate::failure::Failure;
-use crate::number::{from_quantity, to_quantity};
+use crate::input::{form, optional, quantity, reserve_form, timestamp, whole};
+use crate::number::from_quantity;
+use crate::policy::has;
 
-#[cfg(not(feature = "objects"))]
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// Lets the next operation decide by these limits, in JSON, in place of the policy's own.
@@ -53,7 +53,7 @@ impl Limiter {
     pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
         match self.checked(key_bytes, cost, now) {
             Ok(decided) => {
-                answer::write_decision(&mut self.numbers, &decided);
+                write_decision(&mut self.numbers, &decided);
                 Some(decided.decision.is_allowed())
             }
             Err(failure) => self.failed(failure),
@@ -270,7 +270,6 @@ impl Limiter {
 
 type Done = Result<(Verdict, Extras), Failure>;
 
-#[cfg(not(feature = "objects"))]
 impl Limiter {
     pub(super) fn failed<T>(&mut self, failure: Failure) -> Option<T> {
         self.restore_before_call();
@@ -462,49 +461,6 @@ impl Limiter {
     }
 }
 
-pub(crate) fn form(
-    cost: f64,
-    class: Option<String>,
-    lease: Option<String>,
-    signal_ppm: Option<f64>,
-    draw: Option<f64>,
-) -> Result<CheckForm, Failure> {
-    Ok(CheckForm {
-        cost: Bounded::new(quantity("cost", "INVALID_COST", cost)?),
-        class,
-        lease,
-        signal_ppm: optional("signalPpm", signal_ppm)?,
-        draw: optional("draw", draw)?,
-    })
-}
-
-/// What `reserve` asks, whose other fields are those of a check.
-pub(crate) fn reserve_form(
-    check: Result<CheckForm, Failure>,
-    id: Option<String>,
-    time_to_live: Option<f64>,
-) -> Result<Ask, Failure> {
-    let CheckForm { cost, class, signal_ppm, draw, .. } = check?;
-    let time_to_live = optional("timeToLive", time_to_live)?.map(AskedSpan::from);
-    Ok(Ask::Reserve(ReserveForm { cost, class, id, signal_ppm, draw, time_to_live }))
-}
-
-pub(crate) fn optional<const LEAST: u64, const MOST: u64>(
-    field: &'static str,
-    found: Option<f64>,
-) -> Result<Option<Bounded<LEAST, MOST>>, Failure> {
-    found.map(|found| whole(field, found)).transpose()
-}
-
-pub(crate) fn whole<const LEAST: u64, const MOST: u64>(
-    field: &'static str,
-    found: f64,
-) -> Result<Bounded<LEAST, MOST>, Failure> {
-    let number =
-        || Failure::Number { field, code: "INVALID_REQUEST", found, least: LEAST, most: MOST };
-    to_quantity(found).and_then(Bounded::new).ok_or_else(number)
-}
-
 fn of_cost(cost: u64) -> Ask {
     Ask::Check(CheckForm { cost: Bounded::new(cost), ..CheckForm::default() })
 }
@@ -521,12 +477,4 @@ fn written(bytes: &[u8], key_bytes: usize) -> Result<&str, Failure> {
     let key = str::from_utf8(key).map_err(|_| Failure::KeyEncoding)?;
     check_key(key).map_err(Failure::Key)?;
     Ok(key)
-}
-
-/// Whether the key has a limit of this kind.
-pub(crate) fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
-    match policy.rule(key) {
-        Rule::Limited(limits, _) => limits.iter().any(|each| each.limit.kind() == kind),
-        Rule::Listed(_) => false,
-    }
 }

@@ -1,4 +1,4 @@
-//! The operations that wait for Redis.
+//! The operations that wait for the store.
 //!
 //! JavaScript first says by [`begin`](Authority::begin) which key an operation is on, and when it is asked. Each operation returns the token
 //! by which its answer is known.
@@ -9,9 +9,11 @@ use tidegate_gate::{
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Authority, Caller};
+use super::Authority;
+use super::caller::Caller;
 use crate::failure::Failure;
-use crate::limiter::{form, has, optional, quantity, reserve_form, timestamp, whole};
+use crate::input::{form, optional, quantity, reserve_form, timestamp, whole};
+use crate::policy::has;
 
 /// The key of an operation, and when it is asked.
 #[derive(Clone, Debug, Default)]
@@ -229,6 +231,6 @@ impl Authority {
         let Begun { now, is_timed, at, .. } = self.begun;
         let asking = None;
         let caller = Caller { resolved, asked, operation, is_timed, at, explains, asking };
-        self.queue(caller, now)
+        self.tier.ask(caller, now)
     }
 }

@@ -1,12 +1,13 @@
-//! What middleware asks of a limiter on Redis.
+//! What middleware asks.
 
 use tidegate_gate::Micros;
 use tidegate_http::Keyed;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Authority, Caller, Said};
-use crate::limiter::{quantity, timestamp};
+use super::caller::Caller;
+use super::{Authority, Said};
+use crate::input::{quantity, timestamp};
 use crate::middleware::{
     Asking, NativeMetering, Next, Request, headers_of_keys, key_of, older, require_undo,
 };
@@ -94,7 +95,7 @@ impl Authority {
                 let asking = Some(Box::new(asking));
                 let (asked, is_timed, explains) = (None, false, false);
                 let caller = Caller { resolved, asked, operation, is_timed, at, explains, asking };
-                Some(self.queue(caller, now))
+                Some(self.tier.ask(caller, now))
             }
             Next::Done(fields) => {
                 self.said = Said { served: fields, ..Said::default() };

@@ -1,4 +1,4 @@
-//! The answers to callers, and what they say if Redis has not decided.
+//! The answers to callers, and what they say if the store has not decided.
 
 use tidegate_gate::{
     Asked, Explanation, Limits, OnError, Operation, Request, Resolved, Rule, Softness, TableError,
@@ -7,27 +7,24 @@ use tidegate_gate::{
 use tidegate_http::Outcome;
 use tidegate_tier::authority::Failure as TierFailure;
 
-use super::{Authority, Caller, MOST_DEADLINES, Said};
+use super::caller::{Answer, Caller, MOST_DEADLINES};
+use super::{Authority, Said, Tier};
 use crate::answer::{self, Extras};
 use crate::failure::Failure;
 use crate::middleware::Next;
 
 /// What an error of the store begins with.
-const STORE: &str = if cfg!(feature = "objects") { "durable object" } else { "redis" };
+const STORE: &str = Tier::STORE;
 
 /// What a client of middleware is told of an outage.
 const AWAY: &str = "the store is unavailable";
 
-/// Why a peek that is answered cannot be explained: Redis took no write, or other writers kept changing the states.
+/// Why a peek that is answered cannot be explained: the store took no write, or other writers kept changing the states.
 const UNKNOWN_STATES: &str = "the states were not known for long enough to explain them";
 
 impl Authority {
-    pub(super) fn say(
-        &mut self,
-        waiting: Caller,
-        answer: Result<Verdict, TierFailure<String>>,
-    ) -> Said {
-        let Caller { resolved, asked, operation, explains, asking, .. } = waiting;
+    pub(super) fn say(&mut self, caller: Caller, answer: Answer) -> Said {
+        let Caller { resolved, asked, operation, explains, asking, .. } = caller;
         if let Some(mut asking) = asking {
             let degraded = match &answer {
                 Ok(verdict) => verdict.degraded.then(|| self.share()),
@@ -107,10 +104,10 @@ impl Authority {
 
     /// Why the limiter has decided by its share.
     fn share(&self) -> String {
-        format!("{STORE}: {}; decided by a share of the limits", self.cause())
+        format!("{STORE}: {}; decided by a share of the limits", self.tier.cause())
     }
 
-    /// Why Redis has not decided. The text has no key.
+    /// Why the store has not decided. The text has no key.
     fn why(&self, failure: TierFailure<String>) -> String {
         let milliseconds = self.deadline.as_millis_ceil();
         match failure {

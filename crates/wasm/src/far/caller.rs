@@ -1,0 +1,29 @@
+//! An operation whose caller waits, as a store takes it and hands it back.
+
+use tidegate_gate::{Asked, Micros, Operation, Resolved, Verdict};
+use tidegate_tier::authority::Failure;
+
+use crate::middleware::Asking;
+
+/// An operation that has waited for this many deadlines is not begun any more.
+pub(crate) const MOST_DEADLINES: u64 = 16;
+
+/// What a store answers.
+pub(crate) type Answer = Result<Verdict, Failure<String>>;
+
+/// An operation whose caller waits.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) resolved: Resolved,
+    /// What the caller asked; `None` for an operation that a caller cannot write.
+    pub(crate) asked: Option<Asked>,
+    pub(crate) operation: Operation,
+    /// Whether the caller gave the time.
+    pub(crate) is_timed: bool,
+    /// When it was asked.
+    pub(crate) at: Micros,
+    /// Whether the answer is to be explained.
+    pub(crate) explains: bool,
+    /// The request of middleware that asks for it.
+    pub(crate) asking: Option<Box<Asking>>,
+}
