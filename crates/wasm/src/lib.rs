@@ -1,6 +1,6 @@
 //! The npm package `tidegate`: the gate's table in memory, for JavaScript.
 //!
-//! Only `npm/limiter.js` and `npm/reporter.js` call this crate. For a check, only plain numbers cross the
+//! Only `npm/limiter.js`, `npm/reporter.js` and the limiters in `npm/far` call this crate. For a check in memory, only plain numbers cross the
 //! boundary: JavaScript writes the key into [`Limiter`]'s memory and reads the decision from it, so neither
 //! side allocates a string or an object. The other operations take numbers and texts, and all answers come back as
 //! numbers. All quantities are whole numbers up to 2^53 − 1, which an `f64` holds exactly.

@@ -16,5 +16,5 @@ start(new WebAssembly.Module(module));
 export const described = (policy) => readPolicy(policy, (text) => describe(text));
 
 export * from "../index.js";
-export { RedisLimiter } from "../redis/redis.js";
+export { RedisLimiter } from "../redis/limiter.js";
 export { toml } from "../toml.js";

@@ -8,7 +8,7 @@ import { coded } from "../errors.js";
 import { Fields } from "../fields.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
-/** @import { Heard } from "../redis/limiter.js" */
+/** @import { Heard } from "../far/carrier.js" */
 /** @typedef {{ getByName: (name: string) => { ask: (questions: string, policy?: string) => Promise<unknown> } }} Namespace */
 
 export class ObjectsCarrier {

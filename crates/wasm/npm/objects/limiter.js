@@ -2,8 +2,9 @@
 import { NativeAuthority as Native } from "#native";
 
 import { coded } from "../errors.js";
+import { FarLimiter } from "../far/limiter.js";
+import { farOptions } from "../far/options.js";
 import { wrongType } from "../input.js";
-import { FarLimiter, farOptions } from "../redis/limiter.js";
 import { ObjectsCarrier } from "./carrier.js";
 
 /** @import * as declared from "../durable-objects.js" */
@@ -13,7 +14,7 @@ export class DurableLimiter extends FarLimiter {
   constructor(policy, objects, options = {}) {
     if (typeof objects?.getByName !== "function") throw wrongType("objects", "INVALID_OPTION", objects, "a binding of Durable Objects, such as `env.KEYS`");
     const { name, prefix, deadlineUs } = farOptions(options, "5s");
-    /** @type {import("../redis/limiter.js").Make} */
+    /** @type {import("../far/desk.js").Make} */
     const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, false, false);
     super(policy, make, (native, heard) => new ObjectsCarrier(native, objects, deadlineUs, heard));
   }

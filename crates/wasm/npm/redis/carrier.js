@@ -4,8 +4,8 @@ import { Buffer } from "node:buffer";
 import { clock } from "../input.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
+/** @import { Heard } from "../far/carrier.js" */
 /** @import { Client } from "./client.js" */
-/** @import { Heard } from "./limiter.js" */
 /** @typedef {{ call: number, master: string, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 
 /**
@@ -14,7 +14,7 @@ import { clock } from "../input.js";
  */
 const MOST_UNANSWERED = 16;
 
-export class Carrier {
+export class RedisCarrier {
   #native;
   #client;
   #deadlineMs;

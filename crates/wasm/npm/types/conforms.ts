@@ -19,7 +19,7 @@ import * as writtenErrors from "#written/errors";
 import * as writtenLimiter from "#written/limiter";
 import * as writtenReporter from "#written/reporter";
 import * as writtenObjects from "#written/objects/limiter";
-import * as writtenRedis from "#written/redis/redis";
+import * as writtenRedis from "#written/redis/limiter";
 import * as writtenRemote from "#written/remote/limiter";
 import * as writtenSlim from "#written/entries/slim";
 import * as writtenToml from "#written/toml";

@@ -1,4 +1,4 @@
-// Answers of Redis. If Redis has not decided, the policy's `on_error` has, and an answer has no numbers.
+// Answers of a store. If it has not decided, the policy's `on_error` has, and an answer has no numbers.
 import { addSoft, isDenied, readAnswer, readReservation } from "../answer.js";
 import { define } from "../errors.js";
 

@@ -1,0 +1,26 @@
+// What sends the questions of a limiter to its store: each store has a carrier of its own.
+
+/**
+ * Sends what a limiter asks.
+ *
+ * @typedef {object} Carrier
+ * @property {boolean} isBusy
+ * @property {boolean} isOver whether WebAssembly has begun anew since the carrier was made
+ * @property {() => number} at microseconds by a clock that never goes back
+ * @property {(token: number, settled: Promise<any>, waits: () => boolean) => unknown} wake is told of an operation that waits
+ * @property {() => void} [requireTime] throws if no caller may say the time of an operation
+ * @property {(error: unknown) => void} [recover] lets WebAssembly begin anew if it has ended by this error
+ * @property {() => void} [giveUp] ends what waits without an answer
+ * @property {() => void} [drain] lets the store take back what the limiter holds
+ * @property {() => void} [end] ends its timers
+ */
+/**
+ * What a carrier tells its limiter.
+ *
+ * @typedef {object} Heard
+ * @property {() => void} answers some answers have come
+ * @property {(error: unknown) => void} failed WebAssembly has ended for ever
+ * @property {() => void} ended WebAssembly has begun anew
+ */
+
+export {};

@@ -1,0 +1,189 @@
+// Who waits for an answer of WebAssembly, which says what to send and reads what comes back; a carrier sends it.
+import { NativeAuthority as Native, moduleMemory } from "#native";
+import { hasLease, ruleOf } from "../answer.js";
+import { asError, caught, coded } from "../errors.js";
+import { readPolicy } from "../reading.js";
+
+/** @import { Source } from "./answer.js" */
+/** @import { Carrier, Heard } from "./carrier.js" */
+/** @typedef {(text: string, isWritten: boolean) => Native} Make reads the policy */
+/** @typedef {(native: Native, heard: Heard) => Carrier} Carry */
+/** @typedef {(native: Native, at: number) => number | undefined} Begin begins an operation, and returns its token; `undefined` if it needs nobody */
+/** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, read: () => any, begin: Begin }} Waiter */
+
+export class Desk {
+  /** @type {Native} */
+  #native;
+  /** @type {Carrier} */
+  #carrier;
+  #make;
+  #isShadow;
+  /**
+   * The callers that wait, by the tokens of their operations.
+   *
+   * @type {Map<number, Waiter>}
+   */
+  #waiters = new Map();
+  /** A view of the module's memory, which its growth detaches. It is then made anew. */
+  #numbers = new Float64Array();
+  /**
+   * The names of the limits of each rule, as those of a `Limiter`.
+   *
+   * @type {Map<number, string[]>}
+   */
+  #names = new Map();
+  /** @type {Promise<void> | undefined} */
+  #closed;
+  #onDrained = () => {};
+  /** Whether the store was asked to take back what this process holds. */
+  #hasGivenBack = false;
+
+  /** @param {import("../index.js").AnyPolicy} policy @param {Make} make @param {Carry} carry */
+  constructor(policy, make, carry) {
+    /** @type {Heard} */
+    const heard = { answers: () => this.#settle(), failed: (error) => this.#fail(error), ended: () => this.#beginAnew() };
+    this.#make = readPolicy(policy, (text, isWritten) => {
+      let first = /** @type {Native | undefined} */ (make(text, isWritten));
+      return () => {
+        const native = first ?? caught(() => make(text, isWritten));
+        first = undefined;
+        return { native, carrier: carry(native, heard) };
+      };
+    });
+    const { native, carrier } = this.#make();
+    [this.#native, this.#carrier] = [native, carrier];
+    this.#isShadow = native.isShadow();
+  }
+
+  /** WebAssembly, for an operation. */
+  inUse() {
+    if (this.#closed !== undefined) throw closed();
+    this.#beginAnew();
+    return this.#native;
+  }
+
+  /** WebAssembly, for what an answer says beside its numbers. */
+  get native() {
+    return this.#native;
+  }
+
+  /** The number of callers that wait. */
+  get size() {
+    return this.#waiters.size;
+  }
+
+  /** Throws if no caller may say the time of an operation. */
+  requireTime() {
+    this.#carrier.requireTime?.();
+  }
+
+  /**
+   * Begins an operation, and waits for its answer.
+   *
+   * @type {(begin: Begin, read: () => any) => Promise<any>}
+   */
+  wait(begin, read) {
+    let wake = () => {};
+    const settled = new Promise((resolve, reject) => { // what throws in here rejects
+      const native = this.inUse();
+      const carrier = this.#carrier;
+      try {
+        const token = caught(() => begin(native, carrier.at()));
+        if (token === undefined) return resolve(read());
+        const waiter = { resolve, reject, read, begin };
+        this.#waiters.set(token, waiter);
+        wake = () => void carrier.wake(token, settled, () => this.#waiters.get(token) === waiter);
+      } catch (error) {
+        carrier.recover?.(error);
+        throw error;
+      }
+    });
+    wake();
+    return settled;
+  }
+
+  /** @returns {Source} what the last answer is read from */
+  source() {
+    const native = this.#native;
+    if (this.#numbers.length === 0) {
+      this.#numbers = new Float64Array(moduleMemory().buffer, native.numbersAddress(), native.numbersLength());
+    }
+    const [numbers, isShadow, granted] = [this.#numbers, this.#isShadow, native.passes()];
+    const degraded = native.degraded();
+    if (degraded !== undefined) return { numbers, granted, isShadow, names: [], lease: native.lease(), degraded };
+    return { numbers, granted, isShadow, names: this.#namesOf(ruleOf(numbers)), lease: hasLease(numbers) ? native.lease() : undefined };
+  }
+
+  /** @type {(rule: number) => string[]} */
+  #namesOf(rule) {
+    if (rule < 0) return [];
+    let names = this.#names.get(rule);
+    if (names === undefined) this.#names.set(rule, names = this.#native.limitNames(rule).split("\0"));
+    return names;
+  }
+
+  /** Takes no operation any more. Resolves once all answers have come. */
+  close() {
+    if (this.#native !== undefined) this.#beginAnew();
+    this.#closed ??= new Promise((resolve) => {
+      this.#onDrained = resolve;
+    });
+    this.#endIfDrained();
+    return this.#closed;
+  }
+
+  /** Gives the answers to their callers. */
+  #settle() {
+    const native = this.#native;
+    const at = this.#carrier.at();
+    for (let token = native.pollAnswer(at); token !== undefined; token = native.pollAnswer(at)) {
+      const waiter = this.#waiters.get(token);
+      this.#waiters.delete(token);
+      const failure = native.failure();
+      if (failure !== undefined) waiter?.reject(asError(failure));
+      else waiter?.resolve(waiter.read());
+    }
+    this.#endIfDrained();
+  }
+
+  /**
+   * WebAssembly has ended, which only a lack of memory does. No caller waits for ever.
+   *
+   * @type {(error: unknown) => void}
+   */
+  #fail(error) {
+    this.#closed ??= Promise.resolve();
+    for (const { reject } of this.#waiters.values()) reject(error);
+    this.#waiters.clear();
+    this.#onDrained();
+  }
+
+  /** WebAssembly may have begun anew. Nobody knows what has become of the operations under way, so `on_error` decides on them. */
+  #beginAnew() {
+    if (!this.#carrier.isOver) return;
+    const waiting = [...this.#waiters.values()];
+    this.#waiters.clear();
+    const { native, carrier } = this.#make();
+    [this.#native, this.#carrier, this.#numbers] = [native, carrier, new Float64Array()];
+    for (const waiter of waiting) {
+      const token = waiter.begin(native, carrier.at());
+      if (token !== undefined) this.#waiters.set(token, waiter); // always: it has waited before
+    }
+    carrier.giveUp?.();
+    this.#settle();
+  }
+
+  #endIfDrained() {
+    if (this.#closed === undefined || this.#waiters.size > 0 || this.#carrier.isBusy || this.#native === undefined) return;
+    if (!this.#hasGivenBack && this.#carrier.drain !== undefined) {
+      this.#hasGivenBack = true;
+      return this.#carrier.drain();
+    }
+    this.#carrier.end?.();
+    this.#native.free();
+    this.#native = /** @type {any} */ (undefined);
+    this.#onDrained();
+  }
+}
+
+export const closed = () => coded("FREED", "the limiter has been closed");
