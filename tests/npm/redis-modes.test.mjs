@@ -57,6 +57,22 @@ test("a refusal that is known costs no command, until this limiter gives somethi
   await Promise.all([limiter.close(), asks.close()]);
 });
 
+test("a loop of checks whose answers need no command lets the rest of the program go on", async () => {
+  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, client, { prefix: prefix() });
+  await limiter.check("a");
+  await limiter.check("a");
+  let [hasTurned, checks] = [false, 0];
+  setImmediate(() => {
+    hasTurned = true;
+  });
+  while (!hasTurned && checks < 10_000) {
+    await limiter.check("a");
+    checks++;
+  }
+  assert.ok(hasTurned, `${checks} checks in one turn of the event loop`);
+  await limiter.close();
+});
+
 test("what is given a time is always asked", async () => {
   const own = counted(client);
   const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, own, { prefix: prefix() });

@@ -14,12 +14,20 @@ import { clock } from "../input.js";
  */
 const MOST_UNANSWERED = 16;
 
+/**
+ * The answers that need no command come in microtasks. After so many turns of them the event loop has one, so that a program that does
+ * nothing but ask cannot keep its timers and the replies of Redis waiting.
+ */
+const MICROTASKS = 256;
+
 export class RedisCarrier {
   #native;
   #client;
   #deadlineMs;
   #heard;
   #isAwake = false;
+  /** The number of turns in microtasks since the last one of the event loop. */
+  #turns = 0;
   /**
    * When WebAssembly wants to be asked for calls without a new operation.
    *
@@ -62,7 +70,9 @@ export class RedisCarrier {
   wake() {
     if (this.#isAwake) return;
     this.#isAwake = true;
-    queueMicrotask(() => this.#guard(() => {
+    this.#turns = (this.#turns + 1) % MICROTASKS;
+    const turn = this.#turns === 0 ? afterReads : queueMicrotask;
+    turn(() => this.#guard(() => {
       this.#isAwake = false;
       this.#drive();
     }));
