@@ -44,6 +44,8 @@ export interface DurableLimiterOptions {
  * shares one call to each object. If an object cannot be asked, the policy's `on_error` decides, and the answer has `degraded`.
  * Objects decide at their own time: an option `now` is an error `INVALID_NOW`, unless the variable `TIDEGATE_TRUST_CALLER_TIME` of the
  * Worker is `true`, as in a test.
+ *
+ * An answer that needs no object comes in a microtask. So a loop that does nothing but ask lets no other request of its isolate go on.
  */
 export class DurableLimiter {
   /**
