@@ -4,8 +4,8 @@ import { Owner } from "./build/index.js";
 import { instance, outlive, recover } from "./recovery.js";
 
 /**
- * The class of the objects. `learn` makes known the policies by which questions must be answered; it gets what came with the questions
- * beside them.
+ * The class of the objects. `learn` reads the policies that the questions need. It gets the questions, the bindings, and the policy that came
+ * with the questions, if one did.
  */
 export const keysBy = (learn) => class Keys extends DurableObject {
   constructor(state, env) {

@@ -69,11 +69,11 @@ fn a_wrong_configuration_file_says_where_and_what_is_expected() {
         ("listen = ", "line 1, column "),
         (
             "policies = 'sk_secret'",
-            "line 1, column 12: policies: expected the path of a file that is there, found another string",
+            "line 1, column 12: policies: expected the path of an existing file, found another string",
         ),
         (
             "tls-key = 'sk_secret'",
-            "line 1, column 11: tls-key: expected the path of a file that is there, found another string",
+            "line 1, column 11: tls-key: expected the path of an existing file, found another string",
         ),
     ] {
         folder.write("t.toml", text);

@@ -95,7 +95,7 @@ test("two stores share the hits of a client, and that of the library stays apart
   assert.equal(of([2]).at(-1), 30);
 });
 
-test("the store says what express-rate-limit asks of it, by `import` and by `require`", () => {
+test("the store has the members that express-rate-limit needs, by `import` and by `require`", () => {
   const store = new OwnStore({ client: io });
   assert.deepEqual([store.prefix, store.localKeys, preferred], ["rl:", false, OwnStore]);
   assert.equal(typeof MemoryStore, "function");
@@ -104,7 +104,7 @@ test("the store says what express-rate-limit asks of it, by `import` and by `req
 
 describe("what differs", () => {
   const stores = pair();
-  test("taking a hit back of an unknown client does nothing: theirs counts below zero, and for ever", async () => {
+  test("`decrement` of an unknown client does nothing: theirs counts below zero for ever", async () => {
     for (const store of stores) {
       await store.init({ windowMs: 60_000 });
       await store.decrement("new");

@@ -1,4 +1,4 @@
-// The drop-in classes on a Redis that stops, dies or says what it cannot say, and in processes that share what they count.
+// The drop-in classes on a Redis that stops, dies or gives impossible replies, and in processes that share their counts.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -119,7 +119,7 @@ test("Redis hangs: a request of Upstash passes after the timeout as with theirs,
   while ((await outcome(hanging.limit("a"))).resolved?.success !== false) assert.ok(Date.now() < until);
 });
 
-describe("Redis says what it cannot say: an error, and nothing is granted", () => {
+describe("a reply that Redis never gives is an error, and nothing is granted", () => {
   const foreign = Buffer.from("03ffffffffffffffff", "hex");
   for (const [name, reply] of Object.entries({
     "nothing": null, "a text": Buffer.from("OK"), "another number": 5, "an empty list": [], "too long a list": [0, 0, 0, 0, 0],

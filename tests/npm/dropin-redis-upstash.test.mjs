@@ -199,7 +199,7 @@ describe("misuse", () => {
     assert.throws(() => new Own({ redis: io, limiter: Memory.fixedWindow(5, "1h") }), { code: "INVALID_OPTION" });
   });
 
-  test("a limit that is none, and a limit without the option", async () => {
+  test("an invalid limit, and a limit without `dynamicLimits`", async () => {
     const own = new Own({ redis: io, limiter, dynamicLimits: true });
     for (const limit of [0, 1.5, NaN, "5", undefined, 2 ** 21]) await assert.rejects(own.setDynamicLimit({ limit }), { code: "INVALID_OPTION" });
     const message = "`setDynamicLimit`: expected a limiter with `dynamicLimits: true`, found one without";

@@ -1,4 +1,4 @@
-// What the tests of the drop-in classes on Redis share: a server, both clients, and a clock that is moved for the libraries and for us.
+// Helpers for the tests of the drop-in classes on Redis: a server, both clients, and a clock that moves for the libraries and for our classes.
 import assert from "node:assert/strict";
 import { after } from "node:test";
 import { Redis } from "ioredis";

@@ -212,7 +212,7 @@ test("an error in a policy's text names its line, column and field", () => {
   }
 });
 
-test("what is no TOML for `toml` is refused by the limiter, which needs no text twice", () => {
+test("the limiter refuses a text of `toml` that is not TOML, and a text without `toml` that is", () => {
   const limiter = new Limiter(FIVE_PER_HOUR);
   for (const call of [(policy) => new Limiter(policy), (policy) => limiter.update(policy, { now: NOW })]) {
     for (const [given, found] of [[undefined, "undefined"], [5, "a number"], [FIVE_PER_HOUR, "an object"], [toml(""), "an object"]]) {
@@ -225,7 +225,7 @@ test("what is no TOML for `toml` is refused by the limiter, which needs no text 
       code: "INVALID_POLICY", line: 1, column: 1,
       message: "line 1, column 1: expected JSON, found another text; `toml` of `tidegate/toml` reads TOML",
     });
-    // a copy has lost what reads it, and is no policy
+    // a copy lacks the functions that read TOML, so it is no policy
     assert.throws(() => call({ ...JSON.parse(JSON.stringify(toml("limits = []"))) }), { code: "INVALID_POLICY", path: "format" });
   }
   const policy = toml('[policies.a]\nlimits = [{ algorithm = "fixed_window", limit = 1, period = "1h" }]');

@@ -1,4 +1,4 @@
-// How many modules of WebAssembly a process loads: the entries share one.
+// The number of modules of WebAssembly that a process loads: the entries share one.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -76,7 +76,7 @@ test("the command loads one module", () => {
   assert.deepEqual(JSON.parse(said.trim().split("\n").at(-1)), { modules: 1, instances: 1 });
 });
 
-// what a browser loads, by its condition in `exports`; the part for Redis is not in its module
+// the condition `browser` of `exports` selects the module of browsers, which has no code for Redis
 test("in a browser, `tidegate` is one module, and TOML another one that is loaded only with it", () => {
   const browser = (code) => {
     writeFileSync(join(folder, "browser.mjs"), COUNTER + code);

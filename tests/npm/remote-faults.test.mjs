@@ -239,7 +239,7 @@ test("an answer of the server's own `on_error` names the lease and the reservati
   await assert.rejects(limiter.reset("a"), { code: "UNAVAILABLE", message: "the store is away" });
 });
 
-test("what is no answer to middleware lets a request pass only as the option says", async (t) => {
+test("an invalid answer to middleware lets a request pass only if `onError` says so", async (t) => {
   let answer;
   const url = await serve(t, createServer((request, response) => json(answer)(request, response)));
   const [closed, open] = ["closed", "open"].map((onError) => of(url, { onError }));

@@ -47,7 +47,7 @@ test("requests on a key are granted one after another, in their order, at the ra
   assert.equal(limiter.waiting, 0);
 });
 
-test("what comes back by this limiter wakes the first that waits", async () => {
+test("units that this limiter gives back wake the first request that waits", async () => {
   for (const [name, wake] of Object.entries({
     refund: (limiter, _, key) => limiter.refund(key, 1), reset: (limiter, _, key) => limiter.reset(key), grant: (_, grant) => grant.refund(),
     giveBack: (limiter, { atUs }, key) => limiter.giveBack(key, { headers: [], grant: { atUs, units: 1 } }),
@@ -74,7 +74,7 @@ test("what comes back by this limiter wakes the first that waits", async () => {
   assert.equal((await unit).allowed, true);
 });
 
-test("what others give back is seen after a second", async (t) => {
+test("units that others give back are seen after a second", async (t) => {
   let hasAnswered;
   const answered = new Promise((resolve) => { hasAnswered = resolve; });
   const noting = async (url, init) => {

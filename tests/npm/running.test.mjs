@@ -123,7 +123,7 @@ for (const [where, of] of Object.entries(LIMITERS)) {
     assert.equal((await jobs.renew("a", "another's")).live, true);
   });
 
-  test(`${where}: what needs no lease loses none`, async (t) => {
+  test(`${where}: a function that runs without a lease loses none`, async (t) => {
     const timers = mocked(t);
     const jobs = of({ ...JOBS, shadow: true, allow: ["free"], deny: ["denied"] });
     assert.equal((await jobs.acquire("a")).allowed, true);
@@ -233,7 +233,7 @@ test("at a server: the lease is renewed three times in its time to live, and the
   assert.equal((await running).value, "too late");
 });
 
-test("at a server: what needs no lease loses none", async () => {
+test("at a server: a function that runs without a lease loses none", async () => {
   const shadow = remote("shadow");
   await shadow.acquire("a");
   for (const key of ["a", "free"]) assert.equal((await shadow.run(key, (signal) => signal.aborted)).value, false);

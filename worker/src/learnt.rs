@@ -10,7 +10,7 @@ use tidegate_http::Revisions;
 
 use crate::fields::Reader;
 
-/// The most policies that are known. An object is told again of a policy that it has forgotten.
+/// The most policies that an isolate knows. An object asks again for a policy that was forgotten.
 const MOST_KNOWN: usize = 64;
 
 thread_local! {
@@ -28,7 +28,7 @@ pub(crate) struct Revision {
 /// The policy of this hash, if it is known.
 ///
 /// # Errors
-/// Fails without a hash: no policy is deployed.
+/// Fails without a hash, because such a Worker has no deployed policies.
 pub(crate) fn revision(hash: Option<&str>) -> Result<Option<Rc<Revision>>, String> {
     let hash = hash.ok_or("expected the hash of a policy, found none")?;
     Ok(KNOWN.with_borrow(|known| known.iter().find(|revision| revision.hash == hash).cloned()))
@@ -39,18 +39,20 @@ pub(crate) fn hash_of(policy: &str) -> String {
     Revisions::hash(policy)
 }
 
-/// Takes note of a policy, which is known by the hash of its own text, whatever the caller says.
+/// Remembers a policy by the hash of its text. The hash that the caller gives is not trusted.
 ///
 /// # Errors
-/// Returns what is wrong with it. Nothing changes.
+/// Returns the error of the policy. Nothing changes.
 pub(crate) fn learn(policy: &str) -> Result<(), String> {
     let hash = hash_of(policy);
     if revision(Some(&hash))?.is_some() {
         return Ok(());
     }
     let mut fields = Reader::new(policy);
-    let (name, text) =
-        fields.text().zip(fields.text()).ok_or("expected a name and a policy, found less")?;
+    let (name, text) = fields
+        .text()
+        .zip(fields.text())
+        .ok_or("expected a name and the text of a policy, found fewer fields")?;
     let policies = Arc::new(tidegate_wasm::policy_of(name, text)?);
     KNOWN.with_borrow_mut(|known| {
         known.push_front(Rc::new(Revision { policies, hash }));

@@ -46,7 +46,7 @@ mod node;
 mod policies;
 #[cfg(all(target_arch = "wasm32", not(feature = "api")))]
 #[path = "learnt.rs"]
-mod policies; // those that nobody has deployed
+mod policies; // those of limiters, which are not deployed as a file
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod proceed;
 #[cfg(target_arch = "wasm32")]

@@ -51,7 +51,7 @@ pub(crate) fn millis(env: &Env, name: &str) -> Result<Option<u64>, String> {
     }
 }
 
-/// What a value is, without what it says.
+/// The type of a value, for an error that must not show the value.
 pub(crate) fn found(value: &JsValue) -> String {
     format!("a value of type {}", value.js_typeof().as_string().unwrap_or_default())
 }

@@ -7,14 +7,14 @@ use core::fmt::Write;
 use crate::error::line_and_column;
 use crate::{Error, Node, Value};
 
-/// JSON in one line, which means what a text in another format means.
+/// One line of JSON with the meaning of a text in another format.
 ///
-/// So a program that reads only JSON reads the other format too, and its errors still name the lines of the first text.
+/// A program that reads only JSON can so read the other format, and its errors still name the lines of the first text.
 #[derive(Debug, Default)]
 pub struct Translation {
     /// The JSON.
     pub json: String,
-    /// The byte at which each name and value begins: in the JSON, in whose order they are, and in the other text.
+    /// The byte at which each name and value begins, in the JSON and in the other text. They are in the order of the JSON.
     places: Vec<(usize, usize)>,
 }
 
@@ -22,7 +22,7 @@ impl Node<'_> {
     /// Writes the tree as JSON.
     ///
     /// # Errors
-    /// Fails at a date, and at a number that JSON cannot write. No [form](crate::Form) accepts them.
+    /// Fails with [`Error`] if the tree has a date, or a number that JSON cannot write. No [form](crate::Form) accepts them.
     pub fn as_json(&self) -> Result<Translation, Error> {
         let mut translation = Translation::default();
         translation.add(self).map_err(|error| error.at(self.at))?;
@@ -31,7 +31,8 @@ impl Node<'_> {
 }
 
 impl Translation {
-    /// The line and the column in the other text of what the JSON has at this column; all of them from 1, and columns in characters.
+    /// The place in the other text that corresponds to a column of the JSON: a line and a column. Lines and columns count from 1, columns
+    /// in characters.
     #[must_use]
     pub fn place(&self, column: usize, text: &str) -> (usize, usize) {
         let at = self.json.char_indices().nth(column.saturating_sub(1)).map_or(0, |(at, _)| at);

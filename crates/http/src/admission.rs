@@ -1,4 +1,4 @@
-//! What becomes of a request behind middleware, and what it was granted: in JSON for middleware that asks a server.
+//! The answer to `POST /v1/admit`, in JSON: whether a request behind middleware passes, and what it was granted.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -18,14 +18,14 @@ use crate::served::{Pass, Served};
 pub struct Granted {
     /// The time of the grant.
     pub at: Timestamp,
-    /// The units that can come back of a grant that reserves nothing; 0 if none can.
+    /// The units that a refund can return; 0 if none can come back, or if the request reserves its units.
     pub units: u64,
-    /// The units that are left.
+    /// The units that remain.
     pub remaining: u64,
 }
 
 impl Granted {
-    /// What the request was granted by this outcome; nothing if nobody knows the outcome.
+    /// The grant of a request with this outcome; all fields are 0 if the store did not answer.
     #[must_use]
     pub fn of(asked: &Asked, outcome: &Outcome) -> Self {
         let Outcome::Decided(verdict) = outcome else { return Self::default() };

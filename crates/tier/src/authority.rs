@@ -293,8 +293,8 @@ impl<T, E: Clone> Authority<T, E> {
         Some(answer)
     }
 
-    /// Explains the answer to a request on the states of the key that the store was last known to hold, and on what was decided
-    /// since. `None` if these are not known: they are once a peek is answered that asked for them.
+    /// Explains the answer to a request. It goes by the states of the key that the store was last known to hold, and by the decisions
+    /// since. `None` if these states are not known. After the answer to a peek on the key they are.
     pub fn explain(
         &mut self,
         resolved: &Resolved,

@@ -21,7 +21,8 @@ pub fn from_toml(text: &str) -> Result<String, JsValue> {
     translated(text).map(|translation| translation.json).map_err(|error| thrown(text, &error))
 }
 
-/// The line and the column in the TOML of what its JSON has at this column. All count from 1, and columns count characters.
+/// The place in the TOML that corresponds to a column of its JSON: a line and a column, or nothing if the TOML cannot be read. Lines and
+/// columns count from 1, columns in characters.
 #[wasm_bindgen(js_name = placeInToml)]
 #[must_use]
 pub fn place_in_toml(text: &str, column: usize) -> Vec<usize> {
@@ -39,8 +40,8 @@ fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// The code, the line, the column and the length of the path in UTF-16, each with a zero after it; then the path and the message, as
-/// the limiter throws what is wrong with a policy.
+/// The code, the line, the column and the length of the path in UTF-16, each with a zero after it; then the path and the message. The
+/// limiter throws the errors of a policy in the same form.
 fn thrown(text: &str, error: &Error) -> JsValue {
     let (line, column) = error.line_and_column(text);
     let (path, message) = (error.path(), error.message("a table"));

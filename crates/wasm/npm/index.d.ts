@@ -323,7 +323,7 @@ export interface Admission {
   };
   /** The units that the limit with the fewest has left. */
   readonly remaining?: number;
-  /** Why Redis has not decided, for a log; absent if it has. */
+  /** Why the store or the server has not decided, for a log; absent if it has. */
   readonly degraded?: string;
 }
 

@@ -238,9 +238,15 @@ export interface Policy {
   key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | CostHeader;
-  /** The answer when the store cannot be reached; only for `tidegate/redis`, where `"local"` is this limiter's share. Default: `"closed"`. */
+  /**
+   * What decides when the store cannot be asked; only for `tidegate/redis` and `tidegate/durable-objects`. `"local"` is this limiter's share of
+   * the limits. Default: `"closed"`.
+   */
   on_error?: "open" | "closed" | "local";
-  /** Among how many nodes at least the limits are divided under `on_error: "local"`; only for `tidegate/redis`. */
+  /**
+   * The least number of nodes among which the limits are divided under `on_error: "local"`; only for `tidegate/redis` and
+   * `tidegate/durable-objects`.
+   */
   nodes?: number;
   /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
   on_change?: "reset" | "keep" | "proportional";

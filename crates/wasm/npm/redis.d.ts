@@ -64,7 +64,7 @@ export type OfMemory = "now" | "limits" | "draw";
  * stored nevertheless.
  */
 export interface Degraded {
-  /** Whether `on_error` lets requests pass: under `"local"` whether this limiter's share does. Or the policy is in shadow. */
+  /** Whether the request passes: `on_error` says so, or under `"local"` this limiter's share. Of a policy in shadow it is true. */
   readonly allowed: boolean;
   /** Why nobody has decided, for a log. */
   readonly degraded: string;
@@ -138,13 +138,13 @@ export type Committed = (memory.Committed & Undegraded) | (Degraded & {
   readonly late?: undefined;
 });
 
-/** An answer, and why it is so. */
+/** An answer, and the reason for it. */
 export type Explanation = (memory.Explanation & Undegraded) | (Degraded & {
   /** Absent. */
   readonly limitName?: undefined;
-  /** Absent: nobody knows. */
+  /** Absent. */
   readonly bound?: undefined;
-  /** Absent: nobody knows. */
+  /** Absent. */
   readonly text?: undefined;
 });
 
@@ -202,7 +202,7 @@ export interface AsyncLimiter<Own = object> {
   /**
    * Waits until a request is granted. Requests on one key are granted in the order of their calls. The first of them asks again when
    * the wait of its refusal has passed, when this limiter has given units back, and at the latest after a second, because others may
-   * give units back. It does so, too, while nobody can be asked and `on_error` refuses.
+   * give units back. It also asks again while the store cannot be asked and `on_error` refuses.
    *
    * @param options a signal that is aborted while an answer is under way ends the wait after the answer, unless this is a grant
    * @throws {LimiterError} `NEVER_GRANTED` for a key on the list `deny`; `FREED` if the limiter is closed meanwhile
@@ -223,7 +223,7 @@ export interface AsyncLimiter<Own = object> {
    * lease is renewed, each time that a third of its time to live has passed. The timers keep no process alive.
    *
    * @param fn gets a signal, which is aborted if the lease is lost, with an error `LEASE_LOST`: then others may hold its place. It is
-   *   lost, too, if nobody could be asked for its time to live
+   *   also lost if the store could not be asked for as long as its time to live
    * @param request a request as of `acquire`
    * @throws {LimiterError} as `acquire`, and what `fn` throws
    */
@@ -321,10 +321,12 @@ export type Ran<T> = HeldGrant & ({
  */
 export class RedisLimiter {
   /**
-   * @param policy one policy or a policy file: as an object, or as text in TOML or JSON. Policies of one Redis need different names
+   * @param policy one policy or a policy file: as an object, as a text in JSON, or as `toml(text)` of `tidegate/toml`. Policies of one
+   *   Redis need different names
    * @param client a client that the caller has made, and closes
    * @throws {PolicyError} with the place of the error
-   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client, and for a client of a Cluster or of `@upstash/redis` if `on_error` is `"local"`
+   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client, and for a client of a Cluster or of `@upstash/redis` if
+   *   `on_error` is `"local"`
    */
   constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis | UpstashRedis, options?: RedisLimiterOptions);
 }

@@ -21,7 +21,7 @@ export interface RemoteLimiterOptions {
   token?: string;
   /** How long a call may take, in milliseconds: a whole number from 1 to 3,600,000. Then `onError` decides. Default: 1,000. */
   deadlineMs?: number;
-  /** Whether requests pass if the server does not answer, or answers what is none of its API. Default: `"closed"`. */
+  /** Whether requests pass if the server does not answer, or gives an answer that its API does not have. Default: `"closed"`. */
   onError?: "open" | "closed";
   /** `metering` of `tidegate`, whose WebAssembly reads costs from responses. Middleware needs it beside `actual` and `countIf`. */
   metering?: memory.Metering;

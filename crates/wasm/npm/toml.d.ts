@@ -1,5 +1,5 @@
 /**
- * Policies in TOML, for the limiters of all entries. Where limits are checked in a browser or a Worker, its code is 30 KB.
+ * Policies in TOML, for the limiters of all entries. In browsers and Workers this entry loads a module of its own, of 50 KB compressed.
  *
  * @module tidegate/toml
  */

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::http_message::joined;
 use crate::store::StoreError;
 
-/// Who asks.
+/// The caller of a request.
 pub(super) struct Caller<'r> {
     /// The address of the other end of the connection.
     pub(super) client: IpAddr,
@@ -23,7 +23,7 @@ pub(super) struct Caller<'r> {
 }
 
 impl Caller<'_> {
-    /// `None` if the header cannot stand in a log, and then the call has changed nothing.
+    /// The name that the caller gives itself. `None` if the header is invalid; such a call has changed nothing.
     fn actor(&self) -> Option<String> {
         http::actor(&|name| joined(self.headers, name)).ok()
     }

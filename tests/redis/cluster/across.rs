@@ -1,4 +1,4 @@
-//! One call of the script for the slots of a master, and what it cannot do.
+//! One call of the script for several slots of a master, and the calls by slot that repeat what it cannot do.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::super::{NOW, ask, on, raw};
 use super::resharding::Move;
 use super::{commands, masters, slot, store};
 
-/// Asks for so many units of each of these keys at once, and returns what is left of each.
+/// Asks for `cost` units of each key at once, and returns the units that each key has left.
 async fn ask_all(
     store: &Redis,
     (policy, keys): (&Arc<Policy>, std::ops::Range<usize>),
@@ -110,7 +110,7 @@ async fn a_slot_on_its_way_is_done_by_itself_and_the_others_once() {
     }
 }
 
-/// A server without memory refuses a script over slots whole, so what writes nothing is asked by slot.
+/// A server without memory refuses a script over several slots as a whole, so operations that write nothing are repeated by slot.
 #[tokio::test]
 async fn without_memory_what_writes_nothing_is_answered() {
     let cluster = masters();

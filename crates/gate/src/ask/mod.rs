@@ -94,9 +94,9 @@ pub enum Ask {
     Refund {
         /// The number of units.
         units: Bounded<1>,
-        /// The time of the grant that has taken them; without it, they are returned whatever grant they are of.
+        /// The time of the grant that took the units. Without it the refund names no grant.
         granted_at_us: Option<Bounded<0>>,
-        /// The units that this grant has taken and not returned.
+        /// The units that this grant took and has not returned.
         granted: Option<Bounded<1>>,
     },
     /// Renews a lease.

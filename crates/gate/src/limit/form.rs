@@ -188,7 +188,7 @@ fn has_fields_of_its_algorithm(node: &Node<'_>) -> Result<(), Error> {
     has_fields_of(algorithm_of(node), node, COMMON)
 }
 
-/// The same for the overrides of a policy. They replace fields of its only limit, unless they name another algorithm.
+/// Refuses such fields in the overrides of a policy. An override replaces fields of the only limit, unless it names another algorithm.
 pub(crate) fn overrides_have_fields_of_their_algorithm(policy: &Node<'_>) -> Result<(), Error> {
     let only = match policy.field("limits").map(|limits| &limits.value) {
         Some(Value::List(limits)) if limits.len() == 1 => limits.first().and_then(algorithm_of),

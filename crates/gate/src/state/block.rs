@@ -29,7 +29,7 @@ impl KeyState {
         })
     }
 
-    /// Does the same. If the key is not blocked, `decide` does it.
+    /// Does an operation on a key: by `decide` if the key is not blocked.
     pub(crate) fn operate_unless_blocked(
         &mut self,
         limits: &Limits,

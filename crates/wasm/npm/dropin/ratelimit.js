@@ -26,6 +26,13 @@ const MOST_CACHED = 10_000;
 /** The most tokens that a limit may be set to. */
 export const MOST_DYNAMIC = 2 ** 20;
 
+/**
+ * The most units that the core counts in a sliding window of this length, in milliseconds.
+ *
+ * @type {(windowMs: number) => number}
+ */
+export const mostUnitsIn = (windowMs) => Math.min(Number.MAX_SAFE_INTEGER, Math.floor(2 ** 63 / (windowMs * 1000)));
+
 export class Limiting {
   /** @type {Counting} */
   #algorithm;

@@ -2,7 +2,7 @@
 import { Limiter } from "tidegate";
 import { Counters } from "./counters.js";
 import { defineAbsent, fieldsOf, invalid } from "./input.js";
-import { FixedWindow, Limiting, algorithmsOf, endOfWindow, text } from "./ratelimit.js";
+import { FixedWindow, Limiting, algorithmsOf, endOfWindow, mostUnitsIn, text } from "./ratelimit.js";
 
 /** @import * as declared from "./upstash.js" */
 /** @import { Left, Limited } from "./ratelimit.js" */
@@ -60,7 +60,7 @@ class SlidingWindow {
   constructor(tokens, windowMs, maxBytes) {
     this.tokens = tokens;
     this.#windowMs = windowMs;
-    const mostUnits = Math.min(Number.MAX_SAFE_INTEGER, Math.floor(2 ** 63 / (windowMs * 1000))); // the core's bound
+    const mostUnits = mostUnitsIn(windowMs);
     const mostTokens = 4 * Math.max(1, tokens);
     this.#unitsPerToken = Math.min(windowMs, Math.floor(mostUnits / mostTokens));
     if (this.#unitsPerToken < 1) throw invalid("tokens", `at most ${Math.floor(mostUnits / 4)} in such a window`, tokens);

@@ -1,5 +1,6 @@
 /**
- * Middleware for handlers that take a `Request` and return a `Response`. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for handlers that take a `Request` and return a `Response`.
+ * It takes a limiter of `tidegate`, `tidegate/redis`, `tidegate/durable-objects` or `tidegate/remote`.
  *
  * @module tidegate/fetch
  */
@@ -9,8 +10,11 @@ import type { Granted, Limiter, Limiters, LimitersOf, MiddlewareOptions, Store }
 export type { Admission, AnyLimiter, CountIf, KeyOf, Limiters, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 export type { Granted, LimitersOf, Told } from "./options.js";
 
-/** A request as its handler gets it. A request that was skipped has no `rateLimit`. */
-export type Limited<Request> = Request & { rateLimit?: Granted };
+/** A request as its handler gets it. */
+export type Limited<Request> = Request & {
+  /** What the request was granted; absent if the request was skipped. */
+  rateLimit?: Granted;
+};
 
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are

@@ -1,5 +1,6 @@
 /**
- * Middleware for Hono. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for Hono.
+ * It takes a limiter of `tidegate`, `tidegate/redis`, `tidegate/durable-objects` or `tidegate/remote`.
  *
  * @module tidegate/hono
  */

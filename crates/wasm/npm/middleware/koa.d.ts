@@ -1,5 +1,6 @@
 /**
- * Middleware for Koa. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for Koa.
+ * It takes a limiter of `tidegate`, `tidegate/redis`, `tidegate/durable-objects` or `tidegate/remote`.
  *
  * @module tidegate/koa
  */

@@ -1,5 +1,6 @@
 /**
- * Middleware for route handlers and the proxy of Next.js. It takes a limiter of `tidegate`, `tidegate/redis` or `tidegate/remote`.
+ * Middleware for route handlers and the proxy of Next.js.
+ * It takes a limiter of `tidegate`, `tidegate/redis`, `tidegate/durable-objects` or `tidegate/remote`.
  *
  * @module tidegate/next
  */

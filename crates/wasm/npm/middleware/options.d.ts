@@ -38,8 +38,8 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
   /** Changes what the client is told: the headers of any response, and the status and the body of a refusal. Returns what it changes. */
   respond?: (told: Told, ...request: Request) => Partial<Told> | undefined | void | Promise<Partial<Told> | undefined | void>;
   /**
-   * Takes note of a lease that could not be renewed or released, and of each request on which Redis has not decided. Default:
-   * `console.error`, for such requests at most every 10 s.
+   * Takes note of a lease that could not be renewed or released, and of each request on which the store or the server
+   * has not decided. Default: `console.error`, for such requests at most every 10 s.
    */
   onError?: (error: unknown) => void;
 }

@@ -52,7 +52,7 @@ impl NativeMetering {
     /// What middleware says of costs, in JSON, for a policy that only a server knows.
     ///
     /// # Errors
-    /// Throws if the text is no such thing.
+    /// Throws the error of the text.
     #[wasm_bindgen(constructor)]
     pub fn new(text: &str) -> Result<Self, JsValue> {
         Ok(Self::read(text)?)

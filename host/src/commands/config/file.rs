@@ -22,10 +22,10 @@ pub(super) struct InFile<'c> {
 }
 
 impl InFile<'_> {
-    /// Checks that a file is there which the option names. Otherwise its error would show what may be no path but a secret.
+    /// Checks that the file which the option names exists. A later error would show the value, which may be a secret in the wrong place.
     ///
     /// # Errors
-    /// Returns what was expected.
+    /// Fails with the place of the option and the expected value.
     pub(super) fn check(&self) -> Result<()> {
         let long = self.arg.get_long().unwrap_or_default();
         let is_path = self.arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
@@ -37,7 +37,7 @@ impl InFile<'_> {
             true => Ok(()),
             false => {
                 bail!(
-                    "{}: {long}: expected the path of a file that is there, found another string",
+                    "{}: {long}: expected the path of an existing file, found another string",
                     self.at
                 )
             }

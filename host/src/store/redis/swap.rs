@@ -77,9 +77,12 @@ impl Call {
         Self::of(shared, (authority, swap), (0..swap.len(), runs_across), outcomes)
     }
 
-    /// The calls by slot for what calls over several slots could not do. `Err` if there is nothing to do again: the outcomes.
+    /// The calls by slot that repeat what calls over several slots could not do.
     ///
-    /// Such a partition is not written, and the call compares its records anew, so nothing is granted twice.
+    /// # Errors
+    /// Returns the outcomes if no partition has to be done again.
+    ///
+    /// A partition that is done again was not written, and the new call compares its records anew, so nothing is granted twice.
     pub(super) fn again(
         shared: &Shared,
         authority: &mut Authority<Token, StoreError>,
@@ -282,7 +285,7 @@ impl Part {
             Value::ServerError(error) => {
                 let error = RedisError::from(error);
                 self.doubt(shared, &error);
-                // without another word it is the script that is refused: by Redis 6.2, which knows no flags
+                // the bare code `ERR` means that the server refuses the script: Redis 6.2 knows no flags
                 if self.is_across && error.code() == Some("ERR") {
                     shared.runs_across.store(false, Ordering::Relaxed);
                 }

@@ -1,10 +1,10 @@
-//! What the hosts have granted, counted without the code of the limiters.
+//! The grants of the hosts, counted without the code of the limiters.
 
 use std::collections::BTreeMap;
 
 use crate::world::violation::{Checked, Invariant, check};
 
-/// What was granted of each record, and of what the store may know.
+/// The units that were granted by each record, and those of which the store may know.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     records: BTreeMap<usize, Granted>,
@@ -22,7 +22,7 @@ struct Granted {
     uncertain: u64,
 }
 
-/// What a node grants by itself until the store has decided and knows of it.
+/// The units that a node grants by itself, until the store has decided again and knows of them.
 #[derive(Debug, Default)]
 struct Share {
     units: u64,
@@ -42,8 +42,8 @@ impl Account {
         self.shares.entry((record, node)).or_default().heard += cost;
     }
 
-    /// A node has granted a request by its share of a limit, of which there are so many: it grants no more than one of `nodes`
-    /// parts of what was left as far as the node must have known, and one request more.
+    /// A node has granted a request by its share. All shares of the node stay within the units that were left when the share began, as
+    /// far as the node must have known, divided by `nodes`, and one request more.
     pub(super) fn by_share(
         &mut self,
         (record, limit): (usize, u64),
@@ -108,8 +108,8 @@ impl Account {
         }
     }
 
-    /// In the end the store has charged what was granted, once, but for what a crash or a lost answer has lost, and for what it
-    /// charged in an answer that was lost.
+    /// Checks that in the end the store has charged all grants once. Less may be charged by the units that a crash or a lost answer
+    /// has lost, more by the units of a charge whose answer was lost.
     pub(super) fn check_charged(&self, (record, limit): (usize, u64), used: u64) -> Checked {
         let none = Granted::default();
         let granted = self.records.get(&record).unwrap_or(&none);

@@ -132,7 +132,7 @@ export function limiterOf(name, client, limit, deadline, policy = {}) {
 }
 
 /**
- * What Redis has decided. Without an answer nothing is granted, whatever else the answer says.
+ * The decision of Redis. A degraded answer is an error, so that nothing is granted by it.
  *
  * @template {Decision | Answer} Said
  * @param {Said} answer

@@ -7,13 +7,13 @@ export type { Algorithm, Duration, LimitOptions, RatelimitResponse } from "../up
 export interface RatelimitConfig extends Omit<memory.RatelimitConfig, "redis" | "timeout" | "maxBytes"> {
   /** A client that the caller has made, and closes. */
   redis: ConstructorParameters<typeof RedisLimiter>[1];
-  /** After how many milliseconds without an answer a request passes; 0 for never: then it fails after 250 ms. Default: 5,000. */
+  /** The milliseconds after which a request without an answer passes; with 0 none passes, and it fails after 250 ms. Default: 5,000. */
   timeout?: number;
 }
 
 /**
  * A limiter with the calls of @upstash/ratelimit in Redis, which all processes share that have the same prefix and algorithm. A request
- * is one operation in Redis, and with `dynamicLimits` another one reads the limit before. If Redis fails, a promise is rejected with a
+ * is one operation in Redis; with `dynamicLimits` another operation reads the limit first. If Redis fails, a promise is rejected with a
  * `LimiterError`.
  */
 export class Ratelimit extends memory.Limiting {

@@ -1,7 +1,7 @@
 // The single-region limiter of @upstash/ratelimit in Redis. Each decision is one operation of the core.
 import { ArgumentError } from "tidegate";
 import { defineAbsent, failure, fieldsOf, invalid, requireNumber } from "../input.js";
-import { DEFAULT_PREFIX, FixedWindow, Limiting, MOST_DYNAMIC, algorithmsOf, endOfWindow, text } from "../ratelimit.js";
+import { DEFAULT_PREFIX, FixedWindow, Limiting, MOST_DYNAMIC, algorithmsOf, endOfWindow, mostUnitsIn, text } from "../ratelimit.js";
 import { RedisCounters, known, limiterOf } from "./counters.js";
 
 /** @import { Limit, RedisLimiter } from "tidegate/redis" */
@@ -25,7 +25,7 @@ export class Ratelimit extends Limiting {
   constructor(config) {
     const { redis, prefix = DEFAULT_PREFIX, timeout = DEFAULT_TIMEOUT_MS, dynamicLimits = false } = fieldsOf(config, ["redis", "prefix", "timeout", "dynamicLimits"]);
     requireNumber("timeout", timeout);
-    // the timeout comes first
+    // twice the timeout, so that the timeout ends first
     const deadline = timeout > 0 ? `${Math.min(MOST_DEADLINE_MS, Math.ceil(2 * timeout))}ms` : undefined;
     const context = { client: redis, deadline, isDynamic: Boolean(dynamicLimits) };
     super(config, () => counting(config, context), dynamicLimits ? new DynamicLimit(prefix, context) : undefined);
@@ -53,7 +53,8 @@ const ONE_REGION = "because regions that count apart grant more than the limit: 
 defineAbsent(MultiRegionRatelimit, { fixedWindow: ONE_REGION, slidingWindow: ONE_REGION, tokenBucket: ONE_REGION });
 
 /**
- * Lets a request pass that is not decided within a time. From then on until the next answer Redis hangs, so what it fails on passes, too.
+ * Lets a request pass if it is not decided within a time. From then on until its next answer, Redis counts as hanging, and requests that
+ * fail pass, too.
  *
  * @type {(ms: number, limit: declared.Ratelimit["limit"]) => declared.Ratelimit["limit"]}
  */
@@ -158,7 +159,7 @@ class SlidingWindow extends Resizable {
 
   /** @param {number} tokens @param {number} windowMs @param {Context} context */
   constructor(tokens, windowMs, context) {
-    const mostUnits = Math.min(Number.MAX_SAFE_INTEGER, Math.floor(2 ** 63 / (windowMs * 1000))); // the core's bound
+    const mostUnits = mostUnitsIn(windowMs);
     const mostTokens = context.isDynamic ? MOST_DYNAMIC : tokens;
     const unitsPerToken = Math.min(windowMs, Math.floor(mostUnits / (mostTokens + 1)));
     if (tokens < 1 || unitsPerToken < 1) throw invalid("tokens", `a whole number from 1 to ${mostUnits - 1} in such a window`, tokens);
