@@ -181,3 +181,14 @@ test("options that only a limiter with the policy has are refused", async () => 
     assert.throws(() => rateLimit(limiters, given), { code: "INVALID_OPTION", message });
   }
 });
+
+test("a request on which no server has decided is told to `onError`", async () => {
+  const { rateLimit } = await load(folder, "tidegate/fetch");
+  for (const [onError, status] of [["open", 200], ["closed", 503]]) {
+    const told = [];
+    const away = of("api", { onError, fetch: async () => { throw new Error("no route"); } });
+    const handle = rateLimit(away, () => new Response("hello"), { key: () => "a", onError: (error) => told.push(error.message) });
+    for (const _ of [1, 2]) assert.equal((await handle(new Request("http://localhost/"))).status, status);
+    assert.deepEqual(told, ["server: no route", "server: no route"]);
+  }
+});

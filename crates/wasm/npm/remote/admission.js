@@ -97,5 +97,5 @@ function isOfClient(text, status) {
   }
 }
 
-/** @type {(passes: boolean) => Admission} */
-export const unavailable = (passes) => (passes ? { headers: [] } : /** @type {any} */ (UNAVAILABLE));
+/** @type {(passes: boolean, why: string) => Admission} */
+export const unavailable = (passes, why) => ({ .../** @type {Admission} */ (passes ? { headers: [] } : UNAVAILABLE), degraded: why });

@@ -182,7 +182,7 @@ export class RemoteLimiter {
       if (admission === undefined) throw this.#server.refusal(reply);
       return admission;
     };
-    return this.#counted(begin, () => unavailable(this.#passes));
+    return this.#counted(begin, (why) => unavailable(this.#passes, why));
   }
 
   /** @type {declared.RemoteLimiter["giveBack"]} */
