@@ -64,7 +64,7 @@ fn the_commands_of_docs_http_print_what_it_says() {
 
 #[test]
 fn the_commands_of_docs_services_print_what_it_says() {
-    assert_eq!(run_blocks("docs/services.md"), 2);
+    assert_eq!(run_blocks("docs/services.md"), 3);
 }
 
 #[test]
