@@ -30,6 +30,7 @@ mod head;
 mod log;
 mod metrics;
 mod options;
+mod places;
 mod readiness;
 mod reload;
 mod server;
@@ -51,7 +52,7 @@ use std::time::Duration;
 use tidegate_gate::Policies;
 use tidegate_http::Access;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
@@ -102,8 +103,6 @@ pub async fn serve(
     mut listeners: Vec<TcpListener>,
     stop: impl Future<Output = ()> + Send,
 ) {
-    let places =
-        Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let Service { policies, files, store, access, bounds, watch: told, reload } = service;
     let swap = Swap::new((Arc::new(policies), access, store), files);
     let server = Arc::new(Server::new(swap, bounds, &told));
@@ -117,7 +116,7 @@ pub async fn serve(
     let mut stop = pin!(stop);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&mut listeners, &places) => accepted,
+            accepted = accept(&mut listeners, &server) => accepted,
             () = &mut stop => break,
         };
         match accepted {
@@ -149,12 +148,11 @@ pub async fn serve(
     server.log.stop(is_drained, units);
 }
 
-/// Waits until fewer than the largest number of connections are open, then accepts the next one.
+/// Accepts the next connection, and waits until it has a place.
 async fn accept(
     listeners: &mut [TcpListener],
-    places: &Arc<Semaphore>,
+    server: &Server,
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
     if !listeners.is_empty() {
         listeners.rotate_left(1); // a busy address does not keep the others waiting
     }
@@ -164,6 +162,7 @@ async fn accept(
     })
     .await?;
     let _ = stream.set_nodelay(true); // answers would only come later without it
+    let place = server.places.take(&server.log).await?;
     Ok((stream, peer, place))
 }
 

@@ -1,6 +1,7 @@
 //! What an operator sees of a server: probes, log, configuration, start and stop.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +35,50 @@ fn a_server_is_alive_while_its_redis_is_away_and_ready_when_it_is_back() {
     assert_eq!(api.post("/readyz", "").status, 405);
     let _ = server.kill();
     let _ = server.wait();
+}
+
+#[test]
+fn an_idle_connection_gives_its_place_to_a_new_one_and_the_log_says_that_all_are_taken() {
+    let folder = Folder::new();
+    let (mut server, api) = folder.serve(&["--max-connections", "2"]);
+    let address = api.url().trim_start_matches("http://");
+    let check = "POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 29\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n";
+    let open = |head: &str, answered: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut text = vec![0; answered.len()];
+        stream.read_exact(&mut text).unwrap();
+        assert_eq!(text, answered.as_bytes());
+        stream
+    };
+    let mut busy = open(check, "HTTP/1.1 100 Continue\r\n\r\n");
+    let idle = open("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", "HTTP/1.1 200 OK\r\n");
+    let began = Instant::now();
+    let metrics = open(
+        "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n",
+    );
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let text = |mut stream: &TcpStream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let metrics = text(&metrics);
+    for line in ["tidegate_connections 2", "tidegate_connections_max 2"] {
+        assert!(metrics.lines().any(|own| own == line), "{line}: {metrics}");
+    }
+    assert!(text(&idle).ends_with("{\"status\":\"ok\"}"), "it is closed");
+    busy.write_all(b"{\"policy\":\"api\",\"key\":\"keys\"}").unwrap();
+    assert!(text(&busy).contains("\"allowed\":true"), "a request under way keeps its place");
+    signal(&server, "TERM");
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    server.wait().unwrap();
+    assert!(
+        log.contains("WARN") && log.contains("all 2 connections of --max-connections"),
+        "{log}"
+    );
 }
 
 #[test]

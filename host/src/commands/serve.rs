@@ -100,7 +100,7 @@ pub(crate) struct Arguments {
     /// it in equal parts. A full part learns no new keys: for them the policy's `on_error` decides
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, conflicts_with = "redis")]
     max_memory: Size,
-    /// How many connections may be open at a time; further ones wait
+    /// How many connections may be open at a time; for a further one an idle one is closed, or it waits
     #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = whole::<usize>(1..=1_000_000))]
     max_connections: usize,
     /// The bearer token of callers that ask for decisions

@@ -39,6 +39,10 @@ const MAX_STREAMS: u32 = 100;
 /// How often the server asks whether the client of a connection of HTTP/2 is still there, and how long it waits.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
+/// How long a connection has no request before it may have to leave for a client that waits for a place: a client that asks all
+/// the time never sees its connection closed.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
+
 /// The requests of a connection.
 #[derive(Debug, Default)]
 struct Requests {
@@ -77,11 +81,12 @@ async fn answer(
     mut stopping: watch::Receiver<bool>,
     first_head_by: Instant,
 ) {
-    let Bounds { read_timeout, write_timeout, .. } = server.bounds;
+    let Bounds { read_timeout, write_timeout, first_head_timeout, .. } = server.bounds;
     let requests = Arc::new(Requests::default());
     let counted = Arc::clone(&requests);
+    let asked = Arc::clone(&server);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (server, guard) = (Arc::clone(&server), UnderWay::new(&counted));
+        let (server, guard) = (Arc::clone(&asked), UnderWay::new(&counted));
         async move {
             let is_head = request.method() == Method::HEAD;
             let mut answer = server.answer(peer, request).await;
@@ -104,16 +109,18 @@ async fn answer(
         _ = stopping.wait_for(|is| *is) => true,
         () = sleep_until(first_head_by) => return,
     };
+    let mut leaves_within = write_timeout.max(read_timeout);
     if !is_stopping {
         tokio::select! {
             biased;
             _ = &mut connection => return,
             _ = stopping.wait_for(|is| *is) => {}
             () = requests.idle(read_timeout) => {}
+            () = requests.in_the_way(&server.places.wanted) => leaves_within = first_head_timeout,
         }
     }
     connection.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(write_timeout.max(read_timeout), connection).await;
+    let _ = tokio::time::timeout(leaves_within, connection).await;
 }
 
 fn builder(read_timeout: Duration) -> auto::Builder<TokioExecutor> {
@@ -145,6 +152,19 @@ impl Requests {
                 return;
             }
             begun = now;
+        }
+    }
+
+    /// Waits until no request is under way and another client needs the place.
+    async fn in_the_way(&self, wanted: &Notify) {
+        loop {
+            self.idle(IDLE_AFTER).await;
+            let begun = self.begun.load(Ordering::Relaxed);
+            wanted.notified().await;
+            if self.begun.load(Ordering::Relaxed) == begun {
+                return;
+            }
+            wanted.notify_one(); // another connection may be idle
         }
     }
 }

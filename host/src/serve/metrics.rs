@@ -92,7 +92,7 @@ pub(super) fn write_hosts(text: &mut String, hosts: Option<u64>) {
     }
 }
 
-fn head(text: &mut String, name: &str, help: &str, kind: &str) {
+pub(super) fn head(text: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(text, "# HELP tidegate_{name} {help}.\n# TYPE tidegate_{name} {kind}");
 }
 

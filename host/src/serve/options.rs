@@ -39,7 +39,8 @@ pub struct Bounds {
     /// The longest time that an answer may take from the first write that has to wait until the client has
     /// taken all of it.
     pub write_timeout: Duration,
-    /// The largest number of open connections. Further ones wait in the queue of the operating system.
+    /// The largest number of open connections. If a further one comes, one without a request for 1 to 2 s is closed; if there is
+    /// none, further ones wait in the queue of the operating system.
     pub max_connections: usize,
 }
 

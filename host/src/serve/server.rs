@@ -20,6 +20,7 @@ use super::files::{InForce, Swap};
 use super::log::{Caller, ServerLog};
 use super::metrics::{StoreErrors, write_calendars, write_hosts, write_in_force};
 use super::options::{Bounds, Watch};
+use super::places::Places;
 use super::readiness::Readiness;
 use super::spans::Spans;
 use super::{calendar, head, log};
@@ -32,6 +33,7 @@ use crate::store::StoreError;
 pub(super) struct Server {
     pub(super) swap: Swap,
     pub(super) bounds: Bounds,
+    pub(super) places: Places,
     pub(super) log: ServerLog,
     server_timing: bool,
     durations: Durations,
@@ -54,6 +56,7 @@ impl Server {
         Self {
             swap,
             bounds,
+            places: Places::new(bounds.max_connections),
             log: ServerLog::new(LogSecret::new(watch.log_secret.as_bytes())),
             server_timing: watch.server_timing,
             durations: Durations::default(),
@@ -221,6 +224,7 @@ impl Server {
         write_in_force(&mut text, policies, tag);
         write_calendars(&mut text, calendars);
         write_hosts(&mut text, store.hosts());
+        self.places.write(&mut text);
         self.store_errors.write(&mut text);
         self.durations.write(&mut text);
         text
