@@ -75,7 +75,10 @@ async fn main() -> ExitCode {
 async fn run(command: &clap::Command, given: Given) -> anyhow::Result<ExitCode> {
     let read = commands::config::read(command.clone(), given)?;
     match Arguments::from_arg_matches(&read.matches)?.command {
-        Command::Serve(arguments) => commands::serve::run(*arguments).await,
+        Command::Serve(arguments) => {
+            let warnings = commands::config::unknown_variables(command);
+            commands::serve::run(*arguments, &warnings).await
+        }
         Command::Config(arguments) => commands::config::run(&arguments, &read, command).await,
         Command::Check(arguments) => commands::check::run(arguments).await,
         #[cfg(feature = "replay")]

@@ -58,6 +58,10 @@ fn a_wrong_configuration_file_says_where_and_what_is_expected() {
             "line 1, column 17: server-timing: expected true or false, found a value of the type string",
         ),
         ("token = true", "token: expected a text, found a value of the type boolean"),
+        (
+            "admin-token = 'a b '",
+            "line 1, column 15: admin-token: expected printable ASCII without spaces around it, found another string",
+        ),
         ("log-level = 'loud'", "expected one of error, warn, info, debug, found another string"),
         ("max-memory = '1MB'", "expected a size such as 256MiB, found another string"),
         ("tls-cert = ''", "expected a text that is not empty, found another string"),
@@ -193,6 +197,42 @@ fn a_fatal_error_is_a_line_of_the_log_in_json() {
         assert!(line["timestamp"].is_string() && line["target"].is_string(), "{log}");
     }
     folder.fails(&["serve", "--log-format", "text", "--config", "json.toml"], "error: json.toml: ");
+}
+
+#[test]
+fn a_wrong_variable_is_named_and_not_its_flag() {
+    let folder = Folder::new();
+    let error = |flags: &[&str]| {
+        let mut config = folder.command(&["config"]);
+        let output = config.args(flags).env("TIDEGATE_MAX_CONNECTIONS", "abc").output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        error(&[]),
+        "error: TIDEGATE_MAX_CONNECTIONS: invalid value 'abc' for '--max-connections <N>': expected a whole number from 1 to \
+         1000000, found \"abc\"\n"
+    );
+    for flags in [&["--max-connections", "x"][..], &["--max-connections=x"]] {
+        assert!(error(flags).starts_with("error: invalid value 'x'"), "{}", error(flags));
+    }
+}
+
+#[test]
+fn a_variable_of_no_option_is_a_warning_that_names_those_like_it() {
+    let folder = Folder::new();
+    let misspelt = "TIDEGATE_TOKENN: no option has this environment variable, so it is ignored; did you mean TIDEGATE_TOKEN?";
+    let other = "TIDEGATE_PORT_80: no option has this environment variable, so it is ignored; `tidegate serve --help` names all";
+    let run = |command: &str, arguments: &[&str]| {
+        let mut run = folder.command(&[command]);
+        run.args(arguments).env("TIDEGATE_TOKENN", "5ECRET").env("TIDEGATE_PORT_80", "tcp://x");
+        let output = run.env("TIDEGATE_REDIS_SERVER", "redis-server").output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    // a listener that cannot be opened ends the server
+    for text in [run("serve", &["--listen", "192.0.2.1:1", "--token", "t"]), run("config", &[])] {
+        assert!(text.contains(misspelt) && text.contains(other), "{text}");
+        assert!(!text.contains("5ECRET") && !text.contains("TIDEGATE_REDIS_SERVER"), "{text}");
+    }
 }
 
 #[test]

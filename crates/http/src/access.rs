@@ -56,6 +56,15 @@ impl core::fmt::Display for InvalidToken {
 
 impl core::error::Error for InvalidToken {}
 
+impl Tokens {
+    /// Whether an HTTP header can carry this token.
+    #[must_use]
+    pub fn may_be(text: &str) -> bool {
+        let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+        !text.is_empty() && text.trim() == text && text.bytes().all(printable)
+    }
+}
+
 impl core::fmt::Debug for Tokens {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let shown = |token: &Option<String>| token.as_ref().map(|_| "…");
@@ -196,10 +205,9 @@ fn open_to_all(policies: &Policies, tokens: &Tokens) -> Option<Scope> {
 
 /// The token of this variable. An empty one may stand for a secret that is missing, so it is an error.
 fn valid(variable: &'static str, token: Option<String>) -> Result<Option<String>, InvalidToken> {
-    let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
     let found = match token.as_deref() {
         Some("") => "an empty text; leave it out to configure no token",
-        Some(text) if text.trim() != text || !text.bytes().all(printable) => "other characters",
+        Some(text) if !Tokens::may_be(text) => "other characters",
         _ => return Ok(token),
     };
     Err(InvalidToken { variable, found })

@@ -2,6 +2,7 @@
 //! before the defaults.
 
 mod file;
+mod variables;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,6 +17,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
 use toml::{Table, Value};
 
+pub(crate) use self::variables::unknown_variables;
 use super::log::LogFormat;
 use super::{say, serve, without_password};
 
@@ -53,7 +55,8 @@ pub(crate) fn with_environment(mut command: Command) -> Command {
         command = command.mut_subcommand(name, |own| {
             own.mut_args(|arg| match arg.get_long() {
                 Some(long) => {
-                    let variable = format!("TIDEGATE_{}", long.replace('-', "_").to_uppercase());
+                    let variable =
+                        format!("{}{}", variables::PREFIX, long.replace('-', "_").to_uppercase());
                     arg.env(variable)
                 }
                 None => arg,
@@ -110,7 +113,14 @@ pub(crate) fn read(command: Command, given: Given) -> Result<Read> {
     let own = lenient.as_ref().and_then(ArgMatches::subcommand);
     let own = own.and_then(|(name, own)| Some((command.find_subcommand(name)?, own)));
     let Some(((own_command, own), (file, text))) = own.zip(file) else {
-        let matches = command.try_get_matches_from(line).map_err(|error| refused(error, format))?;
+        let own = lenient.as_ref().and_then(ArgMatches::subcommand_name);
+        let own = own.and_then(|name| command.find_subcommand(name));
+        let matches = command.clone().try_get_matches_from(&line).map_err(|error| {
+            match own.and_then(|own| variables::blamed(&error, own, &line)) {
+                Some(variable) => anyhow!("{variable}: {}", sentence(&error)),
+                None => refused(error, format),
+            }
+        })?;
         return Ok(Read { matches, file: None, from_file: BTreeSet::new() });
     };
     let shown = file.display().to_string();
@@ -166,9 +176,9 @@ fn is_option(arg: &Arg) -> bool {
 pub(crate) async fn run(arguments: &Arguments, read: &Read, command: &Command) -> Result<ExitCode> {
     serve::prepare(&arguments.serve).await?;
     let own = read.matches.subcommand_matches("config").context("`tidegate config`")?;
-    let command = command.find_subcommand("config").context("`tidegate config`")?;
+    let own_command = command.find_subcommand("config").context("`tidegate config`")?;
     let mut text = String::new();
-    for arg in command.get_arguments().filter(|arg| is_option(arg)) {
+    for arg in own_command.get_arguments().filter(|arg| is_option(arg)) {
         let long = arg.get_long().unwrap_or_default();
         let source = match own.value_source(arg.get_id().as_str()) {
             _ if read.from_file.contains(long) => {
@@ -186,6 +196,9 @@ pub(crate) async fn run(arguments: &Arguments, read: &Read, command: &Command) -
             Some(value) => writeln!(text, "{:<50} # {source}", format!("{long} = {value}")),
             None => writeln!(text, "{:<50} # {source}", format!("# {long} is not set")),
         };
+    }
+    for warning in unknown_variables(command) {
+        let _ = writeln!(text, "# {warning}");
     }
     say(text.trim_end())?;
     Ok(ExitCode::SUCCESS)

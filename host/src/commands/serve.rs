@@ -125,8 +125,11 @@ pub(crate) struct Arguments {
     log_level: LogLevel,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
+pub(crate) async fn run(arguments: Arguments, warnings: &[String]) -> Result<ExitCode> {
     log::start(arguments.log_format, arguments.log_level);
+    for warning in warnings {
+        warn!("{warning}");
+    }
     let mut reload = Reload::default();
     let mut stop = pin!(stopped(reload.clone())?); // before the server waits for anything
     let _lock = match arguments.admin_token {

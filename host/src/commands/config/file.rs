@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
+use tidegate::http::Tokens;
 use toml::de::{DeTable, DeValue};
 
 use super::is_option;
@@ -127,13 +128,16 @@ fn text_of(arg: &Arg, value: &DeValue<'_>) -> Option<String> {
 
 /// What is expected, if the option may not be this text: in words that show nothing of it.
 fn refusal(arg: &Arg, text: &str) -> Option<String> {
-    // the server itself would show these two
+    // the server itself would show the first two, and name a variable for the others
     let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let expected = match arg.get_long() {
         Some("listen") if !has_port() => {
             "an address or a name, and a port, as \"localhost:8080\", or a list of them"
         }
         Some("redis") if !text.contains("://") => "an address such as \"redis://127.0.0.1:6379\"",
+        Some("token" | "admin-token") if !text.is_empty() && !Tokens::may_be(text) => {
+            "printable ASCII without spaces around it"
+        }
         _ => "",
     };
     if !expected.is_empty() {
