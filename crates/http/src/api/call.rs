@@ -131,8 +131,9 @@ impl Call {
                     "draw",
                 ];
                 let fields = node.fields(names)?;
+                let cost: Option<Bounded<1>> = fields.optional("cost")?; // nothing cannot be reserved
                 let form = ReserveForm {
-                    cost: fields.optional("cost")?,
+                    cost: cost.map(|cost| Bounded::clamped(cost.get())),
                     class: fields.optional("class")?,
                     id: fields.optional("id")?,
                     signal_ppm: fields.optional("signal_ppm")?,

@@ -80,7 +80,16 @@ fn bad_reservations_are_refused() {
     let mut server = Server::new(TOKENS);
     let plain = |rest: &str| about(rest).replace("\"p\"", "\"plain\"");
     for (call, body, detail) in [
-        ("", about(",\"cost\":0"), "`cost`: expected at least 1, found 0; a peek reserves nothing"),
+        (
+            "",
+            about(",\"cost\":0"),
+            "`cost`: expected a whole number from 1 to 9007199254740991, found",
+        ),
+        (
+            "",
+            about(",\"cost\":-1"),
+            "`cost`: expected a whole number from 1 to 9007199254740991, found",
+        ),
         ("", about(",\"cost\":1,\"id\":\"\""), "`id`: expected 1 to"),
         ("", about(",\"cost\":1,\"lease\":\"x\""), "found the field \"lease\""),
         ("", about(",\"cost\":1,\"time_to_live\":0"), "`time_to_live`: expected"),
