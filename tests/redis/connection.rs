@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use tidegate::gate::Policy;
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
+use tokio::net::TcpSocket;
 
 use super::proxy::Proxy;
 use super::{NOW, ask, bucket, on, store, within};
@@ -200,4 +201,18 @@ async fn what_happens_late_on_a_replaced_connection_does_not_end_its_successor()
     wait(REPLACED_AFTER).await;
     assert!(store.operate(new, NOW, 1).await.is_ok());
     assert_eq!(proxy.connections(), 2, "the end of the first connection ended the second");
+}
+
+/// A Cluster has several servers, and the log of its host must say which one is away.
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named_without_user_and_password() {
+    let closed = TcpSocket::new_v4().unwrap(); // has a port, and does not listen
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
+    for scheme in ["redis", "redis+cluster"] {
+        let url = format!("{scheme}://user:5ECRET@{address}");
+        let store = Redis::new(&url, RedisOptions::default()).unwrap();
+        let error = store.ping().await.unwrap_err().to_string();
+        assert!(error.contains(&format!("({address})")) && !error.contains("5ECRET"), "{error}");
+    }
 }
