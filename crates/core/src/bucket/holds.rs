@@ -8,12 +8,13 @@
 //! so three words per hold are enough: o, s and u. All zeros are the identity.
 
 use super::{Config, Level, State};
-use crate::hold::list::{Hold, Holds};
+use crate::hold::list::Holds;
 use crate::hold::reservable::Reservable;
-use crate::limiter::{Limiter, Words, WordsMut};
+use crate::limiter::{Limiter, RateLimiter, Words, WordsMut};
 use crate::never::never;
 use crate::quantity::saturating_product;
 use crate::time::Timestamp;
+use crate::window::Refund;
 
 /// x ↦ min(max(x − out, 0) + spent, D − under), in scaled units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,15 @@ impl Config {
     #[inline]
     fn scaled(&self, units: u64) -> u64 {
         saturating_product(units, self.scale.value())
+    }
+
+    /// What is spent now if the hold at each place has cost this many units.
+    fn spent_if<W: AsRef<[u64]>>(&self, holds: &Holds<W>, cost_of: impl Fn(usize) -> u64) -> u64 {
+        let deepest = self.deepest;
+        (0..holds.len()).fold(holds.before(), |spent, at| {
+            let taken = spent.saturating_add(self.scaled(cost_of(at))).min(deepest);
+            Since::of(holds.since(at)).after(taken, deepest)
+        })
     }
 }
 
@@ -147,9 +157,20 @@ impl Reservable for Config {
         passed.write_to(since);
     }
 
-    fn gave_back(&self, since: &mut [u64], units: u64) {
+    /// At most what would be spent if the holds had cost nothing. So as much comes back whatever they turn out to cost.
+    fn give_back<H: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<impl WordsMut>,
+        holds: &mut Holds<H>,
+        refund: Refund,
+    ) {
+        let Some(last) = holds.len().checked_sub(1) else { return self.refund(state, refund) };
+        let given_back = self.scaled(refund.cost).min(self.spent_if(holds, |_| 0));
+        let Level { spent, newest } = Level::of(state);
+        state.write(Level { spent: spent.saturating_sub(given_back), newest }.to_words());
+        let since = holds.since_mut(last);
         let mut passed = Since::of(since);
-        passed.flows_in(self.scaled(units), self.deepest);
+        passed.flows_in(given_back, self.deepest);
         passed.write_to(since);
     }
 
@@ -170,11 +191,8 @@ impl Reservable for Config {
         actual: u64,
     ) {
         let deepest = self.deepest;
-        let spent = (0..holds.len()).fold(holds.before(), |spent, at| {
-            let Hold { units, .. } = holds.get(at);
-            let cost = self.scaled(if at == place { actual } else { units });
-            Since::of(holds.since(at)).after(spent.saturating_add(cost).min(deepest), deepest)
-        });
+        let cost_of = |at| if at == place { actual } else { holds.get(at).units };
+        let spent = self.spent_if(holds, cost_of);
         state.write(Level { spent, ..Level::of(state) }.to_words());
 
         // the hold and what came after it become a part of what came before

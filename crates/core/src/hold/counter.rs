@@ -66,7 +66,6 @@ pub(super) trait Counting {
     fn peek(&self, words: &[u64], now: Timestamp, cost: u64) -> Answer;
     fn decide(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Answer;
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64);
-    fn refund(&self, words: &mut [u64], refund: Refund);
     fn used(&self, words: &[u64]) -> u64;
     fn counts(&self, words: &[u64], granted_at: Timestamp, units: u64) -> bool;
     fn advance(&self, words: &mut [u64], now: Timestamp);
@@ -74,7 +73,7 @@ pub(super) trait Counting {
     fn since(&self) -> usize;
     fn pass(&self, words: &mut [u64], since: &mut [u64], now: Timestamp);
     fn took(&self, since: &mut [u64], units: u64);
-    fn gave_back(&self, since: &mut [u64], units: u64);
+    fn give_back(&self, words: &mut [u64], holds: &mut Holds<&mut [u64]>, refund: Refund);
     fn before(&self, words: &[u64]) -> u64;
     fn settle(&self, words: &mut [u64], holds: &mut Holds<&mut [u64]>, place: usize, actual: u64);
 }
@@ -116,10 +115,6 @@ impl<L: Reservable> Counting for L {
         L::charge(self, &mut State::over(words), now, cost);
     }
 
-    fn refund(&self, words: &mut [u64], refund: Refund) {
-        L::refund(self, &mut State::over(words), refund);
-    }
-
     fn used(&self, words: &[u64]) -> u64 {
         L::used(self, &State::over(words))
     }
@@ -144,8 +139,8 @@ impl<L: Reservable> Counting for L {
         L::took(self, since, units);
     }
 
-    fn gave_back(&self, since: &mut [u64], units: u64) {
-        L::gave_back(self, since, units);
+    fn give_back(&self, words: &mut [u64], holds: &mut Holds<&mut [u64]>, refund: Refund) {
+        L::give_back(self, &mut State::over(words), holds, refund);
     }
 
     fn before(&self, words: &[u64]) -> u64 {

@@ -94,9 +94,7 @@ impl Key<'_> {
     }
 
     pub(super) fn refund(&mut self, refund: Refund) {
-        self.limiter.refund(self.words, refund);
-        let limiter = self.limiter;
-        self.holds.with_since(|since| limiter.gave_back(since, refund.cost));
+        self.limiter.give_back(self.words, &mut self.holds, refund);
     }
 
     /// Adds units that were taken to what came after the last hold.

@@ -2,7 +2,7 @@
 //!
 //! A limiter that [holds](Config) takes the estimate of such a request like any other cost, and remembers it: the grant is a *hold*
 //! until its true cost is [committed](Config::commit), or until it ends. Used and held units together never exceed what the limiter
-//! grants.
+//! grants. So a [refund](Config::refund) gives back no units that are held.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
@@ -207,7 +207,8 @@ impl<B: Boundaries> Config<B> {
         self.key(state).into_iter().for_each(|mut key| key.charge(now, cost));
     }
 
-    /// Returns units of a grant that was no reservation, as [`RateLimiter::refund`](crate::RateLimiter::refund) does.
+    /// Returns units of a grant that was no reservation, as [`RateLimiter::refund`](crate::RateLimiter::refund) does, but at most
+    /// those that are used beyond the live holds.
     pub fn refund(&self, state: &mut State<impl WordsMut, B>, refund: Refund) {
         self.key(state).into_iter().for_each(|mut key| key.refund(refund));
     }

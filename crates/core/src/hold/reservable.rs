@@ -4,6 +4,7 @@ use super::list::{Hold, Holds};
 use crate::limiter::{RateLimiter, State, Words, WordsMut};
 use crate::never::never;
 use crate::time::Timestamp;
+use crate::window::Refund;
 
 /// A rate limiter that can put the true cost of an earlier grant in the place of its estimate.
 pub(crate) trait Reservable: RateLimiter {
@@ -18,16 +19,41 @@ pub(crate) trait Reservable: RateLimiter {
     /// Adds units that were taken to what came after the last hold.
     fn took(&self, _since: &mut [u64], _units: u64) {}
 
-    /// Takes units that came back out of what came after the last hold.
-    fn gave_back(&self, _since: &mut [u64], _units: u64) {}
+    /// Gives back units of a grant that was no hold. Units that live holds have taken stay taken.
+    fn give_back<H: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<Self, impl WordsMut>,
+        holds: &mut Holds<H>,
+        refund: Refund,
+    ) {
+        let place = |at| self.counted_with(state, at);
+        let Some((own, counted)) = place(refund.granted_at) else { return };
+        let is_there = |hold: &Hold| place(hold.granted_at).is_some_and(|(other, _)| other == own);
+        let held = holds.each().filter(is_there).map(|hold| hold.units);
+        let held = held.fold(0, u64::saturating_add);
+        let cost = refund.cost.min(counted.saturating_sub(held));
+        self.refund(state, Refund { cost, ..refund });
+    }
 
     /// What the first hold has to know of the state before its grant.
     fn before(&self, _state: &State<Self, impl Words>) -> u64 {
         0
     }
 
+    /// The place where units of a grant at this time count, and how many units count there; `None` if they count no more. A
+    /// limiter that needs more than that to [give back](Reservable::give_back) units has its own way to do so.
+    fn counted_with(
+        &self,
+        _state: &State<Self, impl Words>,
+        _granted_at: Timestamp,
+    ) -> Option<(u64, u64)> {
+        never(None) // nothing comes back
+    }
+
     /// Whether units that were granted at this time still count in full.
-    fn counts(&self, state: &State<Self, impl Words>, granted_at: Timestamp, units: u64) -> bool;
+    fn counts(&self, state: &State<Self, impl Words>, granted_at: Timestamp, _units: u64) -> bool {
+        self.counted_with(state, granted_at).is_some()
+    }
 
     /// Puts `actual` units in the place of the estimate of a hold, and takes the hold off the list.
     fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(

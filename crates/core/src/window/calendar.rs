@@ -368,8 +368,13 @@ impl<B: Boundaries> RateLimiter for Config<B> {
 impl<B: Boundaries> Reservable for Config<B> {
     const SINCE: usize = 0;
 
-    fn counts(&self, state: &State<B, impl Words>, granted_at: Timestamp, _units: u64) -> bool {
-        self.read(state).is_some_and(|counter| counter.counts(granted_at))
+    fn counted_with(
+        &self,
+        state: &State<B, impl Words>,
+        granted_at: Timestamp,
+    ) -> Option<(u64, u64)> {
+        let counter = self.read(state)?;
+        counter.counts(granted_at).then_some((0, counter.count))
     }
 
     fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(

@@ -357,8 +357,9 @@ impl Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
-    fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, _units: u64) -> bool {
-        self.read(state).is_some_and(|counter| self.is_current(&counter, granted_at))
+    fn counted_with(&self, state: &State<impl Words>, granted_at: Timestamp) -> Option<(u64, u64)> {
+        let counter = self.read(state)?;
+        self.is_current(&counter, granted_at).then_some((0, counter.count))
     }
 
     fn correct(

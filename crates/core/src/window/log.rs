@@ -415,10 +415,14 @@ impl RateLimiter for Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
-    fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, cost: u64) -> bool {
+    fn counted_with(&self, state: &State<impl Words>, granted_at: Timestamp) -> Option<(u64, u64)> {
         let at = |bound: u64| units(state).partition_point(|&unit| unit > bound);
         let before = granted_at.0.checked_sub(1).map_or(units(state).len(), at);
-        count(before.saturating_sub(at(granted_at.0))) >= cost
+        Some((granted_at.0, count(before.saturating_sub(at(granted_at.0)))))
+    }
+
+    fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, cost: u64) -> bool {
+        self.counted_with(state, granted_at).is_some_and(|(_, counted)| counted >= cost)
     }
 
     fn correct(

@@ -419,6 +419,13 @@ impl Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
+    /// The segment of the grant.
+    fn counted_with(&self, state: &State<impl Words>, granted_at: Timestamp) -> Option<(u64, u64)> {
+        let (Head { newest, .. }, counts) = self.split(state)?;
+        let count = counts.get(self.age(newest, granted_at)?)?;
+        Some((self.segment.floor(granted_at.0), *count))
+    }
+
     /// The trailing segment counts with a weight.
     fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, _units: u64) -> bool {
         self.age(state.newest(), granted_at).is_some_and(|age| age < self.segments)

@@ -353,7 +353,7 @@ impl Limits {
         let unused = Refundable { units: units.min(granted), granted, granted_at, after };
         let shadows = self.each().iter().map(|each| each.shadow);
         for ((limit, words), shadow) in split_mut(self, words).zip(shadows) {
-            if units == 0 || (shadow && limit.capacity() < granted) {
+            if units == 0 || granted_at > now || (shadow && limit.capacity() < granted) {
                 continue; // nothing comes back, or the limit can have taken nothing
             }
             limit.refund(words, now, &unused);

@@ -25,7 +25,8 @@ pub enum Operation {
     Commit(Id, u64),
     /// Returns this many units, as far as they are still counted.
     Refund(u64),
-    /// Returns this many units of a grant, as far as the limits still count them for this grant.
+    /// Returns this many units of a grant, as far as the limits still count them for this grant; nothing if its time lies ahead of
+    /// the key's newest.
     RefundOf(Grant, u64),
     /// Charges units that were spent without asking, even if fewer are available. No caller of the API can ask for it: the true
     /// cost of a request belongs into the commit of a reservation, which is taken once.

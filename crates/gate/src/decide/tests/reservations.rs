@@ -77,6 +77,34 @@ fn calls_side_by_side_leave_what_they_used() {
 }
 
 #[test]
+fn a_refund_gives_back_nothing_that_is_held_and_nothing_of_a_grant_ahead() {
+    let mut keys = Keys::new(TOKENS, "most = 8");
+    let refund = |keys: &mut Keys, json: &str| {
+        keys.ask(0, "k", &format!(r#"{{"refund":{json}}}"#)).unwrap().decision.remaining()
+    };
+    for id in ["a", "b"] {
+        let json = format!(r#"{{"reserve":{{"cost":20000,"id":"{id}"}}}}"#);
+        assert!(keys.ask(0, "k", &json).unwrap().decision.is_allowed());
+    }
+    assert_eq!(refund(&mut keys, r#"{"units":60000}"#), 20_000, "all that is taken is held");
+    assert_eq!(
+        keys.ask(0, "k", r#"{"check":{"cost":5000}}"#).unwrap().decision.remaining(),
+        15_000
+    );
+    let of = |at: u64| format!(r#"{{"units":3000,"granted":5000,"granted_at_us":{at}}}"#);
+    let now = START;
+    assert_eq!(refund(&mut keys, &of(now + 1)), 15_000);
+    assert_eq!(refund(&mut keys, &of((1 << 53) - 1)), 15_000);
+    assert_eq!(refund(&mut keys, &of(now)), 18_000);
+    assert_eq!(refund(&mut keys, &of(now)), 20_000, "2,000 are used and not held");
+    for id in ["a", "b"] {
+        let json = format!(r#"{{"commit":{{"id":"{id}","actual":20000}}}}"#);
+        assert_eq!(keys.ask(0, "k", &json).unwrap().effect, committed(20_000, false));
+    }
+    assert_eq!(keys.remaining(0, "k"), 20_000);
+}
+
+#[test]
 fn a_reservation_takes_all_limits_or_none_and_counts_for_all_keys_of_a_part() {
     let policy = "limits = [
         { algorithm = 'fixed_window', name = 'org', limit = 100, period = '1h', depth = 1 },
