@@ -152,3 +152,52 @@ test("an explanation of a Redis that is away has no words", async () => {
   assert.deepEqual(await limiter.explain("a"), { allowed: false, degraded: "redis: READONLY replica" });
   assert.equal((await limiter.explain("good")).text, "The key is on the list `allow`, so its requests are not counted.");
 });
+
+test("more requests wait on a key than Redis may be asked at once, and none passes beyond the limit", async () => {
+  const limiter = new RedisLimiter({ ...HOUR, on_error: "open" }, client, { prefix: `waiting-${count++}:`, deadline: "10s" });
+  const stop = new AbortController();
+  const order = [];
+  const waits = Array.from({ length: 9_000 }, async (_, place) => {
+    try {
+      const { degraded } = await limiter.waitFor("a", { signal: stop.signal });
+      order.push([place, degraded]);
+    } catch (error) {
+      assert.equal(error.name, "AbortError");
+    }
+  });
+  assert.equal(limiter.waiting, 9_000);
+  while (order.length === 0) await new Promise(setImmediate);
+  for (const next of [1, 2]) {
+    await limiter.reset("a");
+    while (order.length <= next) await new Promise(setImmediate);
+  }
+  await waiting(limiter, 8_997);
+  stop.abort();
+  await Promise.all(waits);
+  assert.deepEqual(order, [[0, undefined], [1, undefined], [2, undefined]]);
+});
+
+test("a request that is not begun because too many wait at Redis keeps its place, whatever `on_error` says", async (t) => {
+  let answer;
+  const isAnswering = new Promise((resolve) => {
+    answer = resolve;
+  });
+  const client = { callBuffer: async () => (await isAnswering, 0) };
+  const limiter = new RedisLimiter({ ...HOUR, on_error: "open" }, client, { deadline: "10s" });
+  const checks = Array.from({ length: 8_192 }, () => limiter.check("a"));
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const order = [];
+  const waits = [0, 1].map(async (place) => {
+    const { degraded } = await limiter.waitFor("a", { jitter: 0 });
+    order.push([place, degraded]);
+  });
+  for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
+  assert.deepEqual(order, []);
+  answer();
+  assert.equal((await Promise.all(checks)).filter(({ allowed }) => allowed).length, 1);
+  for (const next of waits) {
+    await limiter.reset("a");
+    await next;
+  }
+  assert.deepEqual(order, [[0, undefined], [1, undefined]]);
+});

@@ -18,6 +18,7 @@ import { clock } from "./input.js";
  * @property {(error: unknown) => void} reject
  * @property {number} jitter
  * @property {Signal | undefined} signal
+ * @property {boolean} isCounted whether it was refused, or has looked
  */
 /** @typedef {{ waiters: Set<Waiter>, abort: () => void }} Listening */
 /**
@@ -80,34 +81,65 @@ export class Waiting {
   wait(key, { ask, look }, { signal, jitter = 0.1 }) {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) throw signal.reason;
-      const waiter = { key, ask, resolve, reject, jitter, signal };
-      if (this.#queues.has(key)) return onceKnown(look(), (said) => this.#join(waiter, said, false), reject);
-      onceKnown(ask(clock()), (said) => (said.allowed ? resolve(said) : this.#join(waiter, said, true)), reject);
+      const waiter = { key, ask, resolve, reject, jitter, signal, isCounted: false };
+      const queue = this.#queues.get(key);
+      if (queue === undefined) return this.#begin(waiter);
+      const looked = look();
+      if (!(looked instanceof Promise)) this.#stay(waiter, looked);
+      this.#enqueue(queue, waiter);
+      if (looked instanceof Promise) void this.#stayOnceKnown(queue, waiter, looked);
     });
+  }
+
+  /**
+   * The first request of a key asks at once. Those that come before it has its answer stand behind it, and send nothing.
+   *
+   * @type {(waiter: Waiter) => void}
+   */
+  #begin(waiter) {
+    const queue = { waiters: new Set(), timer: undefined, dueUs: 0, waitUs: 0, isAsking: false, isWoken: false };
+    this.#enqueue(queue, waiter);
+    this.#queues.set(waiter.key, queue);
+    this.#serve(waiter.key, queue, clock());
+  }
+
+  /** @type {(queue: Queue, waiter: Waiter) => void} */
+  #enqueue(queue, waiter) {
+    if (waiter.signal !== undefined) this.#listen(waiter.signal, waiter);
+    queue.waiters.add(waiter);
   }
 
   /**
    * Lets a request wait that was refused, or that has only looked.
    *
-   * @type {(waiter: Waiter, said: Said, isRefused: boolean) => void}
+   * @type {(waiter: Waiter, said: Said) => void}
    */
-  #join(waiter, said, isRefused) {
-    const { key, signal } = waiter;
+  #stay(waiter, said) {
     this.#requireWait(waiter, said);
+    if (waiter.isCounted) return;
     if (this.#count >= this.#most) {
       throw coded("TOO_MANY_WAITERS", `expected at most ${this.#most} waiting requests, found one more`);
     }
-    if (signal !== undefined) this.#listen(signal, waiter);
     this.#count++;
-    const queue = this.#queues.get(key);
-    if (queue !== undefined) {
-      queue.waiters.add(waiter);
-      return;
+    waiter.isCounted = true;
+  }
+
+  /**
+   * Does so once a request has looked, unless it has left, or asks by itself now.
+   *
+   * @type {(queue: Queue, waiter: Waiter, looked: Promise<Said>) => Promise<void>}
+   */
+  async #stayOnceKnown(queue, waiter, looked) {
+    const [said] = await Promise.allSettled([looked]);
+    const [first] = queue.waiters;
+    if (!queue.waiters.has(waiter) || (waiter === first && queue.isAsking)) return;
+    try {
+      if (said.status === "rejected") throw said.reason;
+      this.#stay(waiter, said.value);
+    } catch (error) {
+      this.#leave(waiter.key, queue, waiter).reject(error);
+      if (waiter === first) this.wake(waiter.key);
     }
-    const started = { waiters: new Set([waiter]), timer: undefined, dueUs: 0, waitUs: 0, isAsking: false, isWoken: false };
-    this.#queues.set(key, started);
-    if (isRefused) this.#serveLater(key, started, waiter, said);
-    else this.#serve(key, started, clock()); // those before it have left while it looked
   }
 
   /**
@@ -115,8 +147,8 @@ export class Waiting {
    *
    * @type {(waiter: Waiter, said: Said) => void}
    */
-  #requireWait({ signal }, { denied }) {
-    if (denied) throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
+  #requireWait({ signal }, { allowed, denied }) {
+    if (denied && !allowed) throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
     if (this.#closed !== undefined) throw this.#closed;
     if (signal?.aborted) throw signal.reason;
   }
@@ -148,8 +180,11 @@ export class Waiting {
     }
   }
 
+  /** The requests that wait without asking. */
   get size() {
-    return this.#count;
+    let asking = 0;
+    for (const { isAsking, waiters: [first] } of this.#queues.values()) if (isAsking && first.isCounted) asking++;
+    return this.#count - asking;
   }
 
   /** @type {(key: string, queue: Queue, now: number) => void} */
@@ -195,7 +230,7 @@ export class Waiting {
       this.#leave(key, queue, waiter).resolve(said);
       return true;
     }
-    this.#requireWait(waiter, said);
+    this.#stay(waiter, said);
     this.#serveLater(key, queue, waiter, said);
     return false;
   }
@@ -273,7 +308,7 @@ export class Waiting {
   /** @type {(key: string, queue: Queue, waiter: Waiter) => Waiter} */
   #leave(key, queue, waiter) {
     if (waiter.signal !== undefined) this.#unlisten(waiter.signal, waiter);
-    this.#count--;
+    if (waiter.isCounted) this.#count--;
     queue.waiters.delete(waiter);
     if (queue.waiters.size === 0) {
       clearTimeout(queue.timer);
@@ -281,17 +316,4 @@ export class Waiting {
     }
     return waiter;
   }
-}
-
-/**
- * Goes on with an answer, at once if it is there. What throws rejects.
- *
- * @template T
- * @param {T | Promise<T>} answer
- * @param {(answer: T) => void} take
- * @param {(error: unknown) => void} reject
- */
-function onceKnown(answer, take, reject) {
-  if (answer instanceof Promise) answer.then(take).catch(reject);
-  else take(answer);
 }

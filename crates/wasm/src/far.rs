@@ -49,6 +49,8 @@ struct Said {
     explained: Option<String>,
     /// Why the store has not decided.
     degraded: Option<String>,
+    /// Whether the operation was not begun because too many wait.
+    is_overloaded: bool,
     failure: Option<Failure>,
     /// What becomes of a request of middleware: the fields of [`Next::Done`](crate::middleware::Next::Done).
     served: String,
@@ -136,6 +138,13 @@ impl Authority {
     /// Why the store has not decided on the last answer, so that the policy's `on_error` has.
     pub fn degraded(&mut self) -> Option<String> {
         self.said.degraded.take()
+    }
+
+    /// Whether the last operation was not begun because too many wait.
+    #[wasm_bindgen(js_name = isOverloaded)]
+    #[must_use]
+    pub fn is_overloaded(&self) -> bool {
+        self.said.is_overloaded
     }
 
     /// Why the last operation failed.

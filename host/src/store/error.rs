@@ -62,8 +62,8 @@ pub enum StoreError {
     /// Other hosts changed the state before this host could, every time. Nothing was granted.
     #[error("redis: other hosts kept changing the same state for {0:?}")]
     Contended(Duration),
-    /// Too many operations wait for the same state, so this operation was not begun.
-    #[error("redis: {key:?}: {most} operations are already waiting for the same state")]
+    /// Too many operations wait, altogether, for the partition or on the key, so this operation was not begun.
+    #[error("redis: {key:?}: {most} operations are already waiting")]
     Overloaded {
         /// The key of the operation.
         key: String,
@@ -112,7 +112,7 @@ impl StoreError {
             #[cfg(feature = "redis")]
             Self::Unreadable { error, .. } => format!("redis: {error}"),
             Self::Overloaded { most, .. } => {
-                format!("redis: {most} operations are already waiting for the same state")
+                format!("redis: {most} operations are already waiting")
             }
             Self::Transaction(TransactionError::Blob { error, .. }) => error.to_string(),
             other => other.to_string(),

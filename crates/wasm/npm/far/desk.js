@@ -78,6 +78,24 @@ export class Desk {
   }
 
   /**
+   * What WebAssembly knows without its store.
+   *
+   * @template T
+   * @param {(native: Native) => T} read
+   * @returns {T}
+   */
+  look(read) {
+    const native = this.inUse();
+    const carrier = this.#carrier;
+    try {
+      return caught(() => read(native));
+    } catch (error) {
+      carrier.recover?.(error);
+      throw error;
+    }
+  }
+
+  /**
    * Begins an operation, and waits for its answer.
    *
    * @type {(begin: Begin, read: () => any) => Promise<any>}

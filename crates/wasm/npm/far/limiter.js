@@ -75,11 +75,19 @@ export class FarLimiter {
     requireKey(key);
     this.#desk.inUse();
     const { cost = this.#defaultCost, fields } = read;
-    return this.#waiting.wait(key, {
-      ask: (now) => this.#decide(key, { ...read, now }, false, false),
-      look: () => this.#begin(key, { ...read, now: clock() }, false, (native) =>
-        native.request(cost, true, false, fields.class, fields.lease, fields.signalPpm, fields.draw)),
-    }, read);
+    /** @type {(now: number) => Promise<any>} */
+    const ask = async (now) => {
+      let isOverloaded = false;
+      const grant = await this.#decide(key, { ...read, now }, false, false, () => {
+        isOverloaded = this.#desk.native.isOverloaded();
+      });
+      return isOverloaded ? { allowed: false } : grant; // which was not begun: it keeps its place whatever `on_error` says
+    };
+    const look = () => this.#desk.look((native) => {
+      native.begin(key, clock(), false, 0);
+      return { allowed: false, denied: !native.canPass(cost, fields.class, fields.lease, fields.signalPpm, fields.draw) };
+    });
+    return this.#waiting.wait(key, { ask, look }, read);
   }
 
   /** @type {declared.RedisLimiter["acquire"]} */

@@ -4,7 +4,8 @@
 //! by which its answer is known.
 
 use tidegate_gate::{
-    Ask, AskError, Asked, Bounded, Grant, Kind, Micros, Operation, Resolved, Timestamp, check_key,
+    Ask, AskError, Asked, Bounded, Grant, Kind, Micros, Operation, Resolved, Rule, Timestamp,
+    check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -68,6 +69,26 @@ impl Authority {
     ) -> Result<usize, JsValue> {
         let form = form(cost, class, lease, signal_ppm, draw)?;
         self.ask(if looks { Ask::Peek(form) } else { Ask::Check(form) }, acquires)
+    }
+
+    /// Whether a request can ever pass, without asking the store: `false` if the key is on the list `deny`.
+    ///
+    /// # Errors
+    /// Throws as [`check`](Self::check).
+    #[wasm_bindgen(js_name = canPass)]
+    pub fn can_pass(
+        &mut self,
+        cost: f64,
+        class: Option<String>,
+        lease: Option<String>,
+        signal_ppm: Option<f64>,
+        draw: Option<f64>,
+    ) -> Result<bool, JsValue> {
+        let asked = self.resolve(Ask::Check(form(cost, class, lease, signal_ppm, draw)?))?;
+        Ok(match asked.resolved().rule() {
+            Rule::Listed(decision) => decision.is_allowed() || self.policy.is_shadow(),
+            Rule::Limited(..) => true,
+        })
     }
 
     /// Looks, and explains the answer.

@@ -68,6 +68,7 @@ impl Authority {
                 said.failure = Some(Failure::Table(TableError::Operation(error)));
             }
             Err(failure) => {
+                said.is_overloaded = matches!(failure, TierFailure::Overloaded { .. });
                 let why = self.why(failure);
                 // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
                 match operation {
@@ -116,7 +117,7 @@ impl Authority {
             }
             TierFailure::Transaction(error) => error.to_string(),
             TierFailure::Overloaded { most } => {
-                format!("{STORE}: {most} operations are already waiting for the same state")
+                format!("{STORE}: {most} operations are already waiting")
             }
             TierFailure::TooLate => {
                 format!(
