@@ -52,6 +52,9 @@ const RUNS_BYTES: usize = 2;
 /// The most words of a state that is stored without runs.
 const MOST_PLAIN_WORDS: usize = 16;
 
+/// The bytes of a block.
+const BLOCK_BYTES: usize = 16;
+
 /// Why bytes are not a stored state of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -238,6 +241,9 @@ pub(crate) fn read(
 ) -> Result<Decoded, BlobError> {
     let as_written = |words| Decoded { words, is_carried: false };
     let expected = record.words().saturating_mul(8).saturating_add(HEADER_BYTES);
+    let block =
+        if bytes.first().is_some_and(|first| first & BLOCKED != 0) { BLOCK_BYTES } else { 0 };
+    let expected = expected.saturating_add(block);
     let length = BlobError::Length { found: bytes.len(), expected };
     let (&found, rest) = bytes.split_first().ok_or(length)?;
     if found & !BLOCKED != version(policy) {
@@ -278,7 +284,8 @@ fn words(
     bytes: &[u8],
     length: BlobError,
 ) -> Result<Vec<u64>, BlobError> {
-    let (block, bytes) = bytes.split_at_checked(if is_blocked { 16 } else { 0 }).ok_or(length)?;
+    let (block, bytes) =
+        bytes.split_at_checked(if is_blocked { BLOCK_BYTES } else { 0 }).ok_or(length)?;
     let mut words = if record.words() > MOST_PLAIN_WORDS {
         read_runs(bytes, record.words()).ok_or(BlobError::Invalid)?
     } else {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tidegate_core::Timestamp;
 use tidegate_core::lease::Id;
 
-use super::{BlobError, encode, name};
+use super::{BLOCK_BYTES, BLOCKED, BlobError, encode, name};
 use crate::decide::Record;
 use crate::limit::Request;
 use crate::policy::{Policy, Rule};
@@ -118,6 +118,10 @@ fn what_is_truncated_foreign_or_impossible_is_refused() {
             Err(BlobError::Length { found: length, expected }),
         );
     }
+    let blocked = [&[good[0] | BLOCKED], &good[1..]].concat();
+    let (found, expected) = (good.len(), good.len() + BLOCK_BYTES);
+    let failure = BlobError::Length { found, expected };
+    assert_eq!(decode(&policy(BUCKET), &bucket, &blocked), Err(failure), "a block is missing");
     let longer = [&good[..], &[0]].concat();
     assert!(matches!(decode(&policy(BUCKET), &bucket, &longer), Err(BlobError::Length { .. })));
     assert_eq!(
