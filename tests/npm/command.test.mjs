@@ -76,6 +76,8 @@ test("help has examples, and a wrong call says what is expected", () => {
   assert.match(stdout, /Usage: tidegate check \[FILE\]/);
   assert.match(stdout, /Examples:\n {2}npx tidegate check\n/);
   assert.deepEqual(tidegate("check", "--help"), { status, stdout, stderr: "" });
+  const { version } = JSON.parse(readFileSync(join(folder, "node_modules/tidegate/package.json"), "utf8"));
+  assert.deepEqual(tidegate("--version"), { status: 0, stdout: `tidegate ${version}\n`, stderr: "" });
   for (const [given, message] of [
     [[], "expected the command `check`, found none; see --help"],
     [["serve"], "expected the command `check`, found serve; see --help"],

@@ -356,8 +356,8 @@ test("anything but a limiter is refused at once, with what was found", async () 
     [undefined, "undefined"], [null, "null"], [{ limits: [] }, "object"], ["api", "string"], [toml(FILE), "object"],
     [new Reporter({ limit: "1/s" }), "object"],
   ]) {
-    const message = `\`limiter\`: expected a Limiter, a RedisLimiter or a RemoteLimiter, found ${found}`;
-    assert.throws(() => rateLimit(given, { key: () => "a" }), { name: "TypeError", message });
+    const message = `\`limiter\`: expected a Limiter, a RedisLimiter, a DurableLimiter or a RemoteLimiter, found ${found}`;
+    assert.throws(() => rateLimit(given, { key: () => "a" }), { name: "TypeError", code: "INVALID_OPTION", message });
   }
 });
 

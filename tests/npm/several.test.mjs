@@ -144,6 +144,7 @@ test("what makes no list of limiters is refused", () => {
     [[], {}, /expected a Limiter or a list of 2 to 8, found a list of 0/],
     [[all[0]], {}, /found a list of 1/],
     [Array(9).fill(all[0]), {}, /found a list of 9/],
+    [[all[0], all[0]], {}, /expected limiters that differ, or a `key` for each, found one twice/],
     [[all[0], {}], {}, /expected a Limiter, a RedisLimiter, a DurableLimiter or a RemoteLimiter/],
     [all, { key: [none] }, /`options\.key`: expected a list with an entry for each of 2 limiters, found a list of 1/],
     [all, { store: new MemoryStore(all[0]) }, /`options\.store`: expected a list/],
@@ -156,4 +157,5 @@ test("what makes no list of limiters is refused", () => {
     assert.throws(() => rateLimit(limiters, hello, options), message);
   }
   rateLimit([all[1], of("plans")], hello, {});
+  rateLimit([all[0], all[0]], hello, { key: [() => "a", () => "b"] });
 });

@@ -29,7 +29,7 @@ export class Limiting {
    * @param {{ isLast: boolean }} [among] whether it is the last of several
    */
   constructor(limiter, options, facts, among) {
-    if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter, a RedisLimiter, a DurableLimiter or a RemoteLimiter, found ${limiter === null ? "null" : typeof limiter}`);
+    if (typeof limiter?.prepare !== "function") throw invalidOption(`\`limiter\`: expected a Limiter, a RedisLimiter, a DurableLimiter or a RemoteLimiter, found ${limiter === null ? "null" : typeof limiter}`);
     this.#limiter = limiter;
     this.#options = /** @type {MiddlewareOptions & { key?: KeyOf, store?: Store, metering?: Metering }} */ (limiter.prepare(options, among));
     this.#store = this.#options.store ?? new MemoryStore(limiter);
@@ -108,6 +108,13 @@ export class Limiting {
     }
   }
 }
+
+/**
+ * The error of an option that does not fit. It has the code of the package's own errors, which middleware does not load.
+ *
+ * @type {(message: string) => TypeError}
+ */
+export const invalidOption = (message) => Object.assign(new TypeError(message), { code: "INVALID_OPTION" });
 
 /**
  * What the handler of a request gets, by its limiters, keys and answers.

@@ -1,6 +1,6 @@
 // Several limiters on one request, all or nothing: they are asked one after another, and if one refuses, the earlier ones get back
 // what they granted.
-import { Limiting, grantedOf } from "./limiting.js";
+import { Limiting, grantedOf, invalidOption } from "./limiting.js";
 
 /** @import { Admission, AnyLimiter, MiddlewareOptions } from "./options.js" */
 /** @import { Facts, Held, Said } from "./limiting.js" */
@@ -17,16 +17,19 @@ export const LISTS = ["ratelimit", "ratelimit-policy"];
  * @type {(limiters: AnyLimiter[], options: MiddlewareOptions, facts: (...request: any[]) => Facts) => (...request: any[]) => Promise<Said>}
  */
 export function limitingTogether(limiters, options, facts) {
-  if (typeof options !== "object" || options === null) throw new TypeError(`\`options\`: expected an object, found ${options === null ? "null" : typeof options}`);
+  if (typeof options !== "object" || options === null) throw invalidOption(`\`options\`: expected an object, found ${options === null ? "null" : typeof options}`);
   if (limiters.length < 2 || limiters.length > MOST) {
-    throw new TypeError(`\`limiter\`: expected a Limiter or a list of 2 to ${MOST}, found a list of ${limiters.length}`);
+    throw invalidOption(`\`limiter\`: expected a Limiter or a list of 2 to ${MOST}, found a list of ${limiters.length}`);
   }
   const [keys, stores] = [perLimiter("key", options, limiters), perLimiter("store", options, limiters)];
+  if (limiters.some((limiter, place) => limiters.some((other, at) => at < place && other === limiter && keys[at] === keys[place]))) {
+    throw invalidOption("`limiter`: expected limiters that differ, or a `key` for each, found one twice");
+  }
   const all = limiters.map((limiter, place) =>
     new Limiting(limiter, { ...options, key: keys[place], store: stores[place] }, facts, { isLast: place === limiters.length - 1 }));
   const meters = all.some((one) => one.isMetered);
   if ((options.actual ?? options.countIf) !== undefined && !meters) {
-    throw new TypeError("`options`: expected a limiter whose policy has `reservations` beside `actual` and `countIf`, found none");
+    throw invalidOption("`options`: expected a limiter whose policy has `reservations` beside `actual` and `countIf`, found none");
   }
   return async (...request) => {
     /** @type {string[]} */
@@ -73,7 +76,7 @@ function perLimiter(name, options, limiters) {
   if (Array.isArray(given) && given.length === limiters.length) return given;
   if (given === undefined || (name === "key" && typeof given === "function")) return limiters.map(() => given);
   const what = Array.isArray(given) ? `a list of ${given.length}` : `a ${typeof given}`;
-  throw new TypeError(`\`options.${name}\`: expected a list with an entry for each of ${limiters.length} limiters, found ${what}`);
+  throw invalidOption(`\`options.${name}\`: expected a list with an entry for each of ${limiters.length} limiters, found ${what}`);
 }
 
 /**

@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { Limiter, described, toml } from "./all.js";
 
 /** @import { AnyPolicy } from "../index.js" */
-/** @typedef {{ policy?: string, key?: string, cost?: string, lease?: string, help?: boolean }} Options */
+/** @typedef {{ policy?: string, key?: string, cost?: string, lease?: string, help?: boolean, version?: boolean }} Options */
 
 const HELP = `Validate a policy file and describe it, or decide on one request
 
@@ -21,6 +21,7 @@ Options:
   --cost N         The cost of the request; 0 is a peek
   --lease NAME     Acquire a lease of this name. Required if the policy limits leases
   -h, --help       Print this text
+  -V, --version    Print the version
 
 Exit codes:
   0  the file is valid; with --key, the request is allowed
@@ -46,6 +47,10 @@ function run(given) {
       console.log(HELP);
       return 0;
     }
+    if (values.version) {
+      console.log(`tidegate ${JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")).version}`);
+      return 0;
+    }
     if (command !== "check") throw new Error(`expected the command \`check\`, found ${command ?? "none"}; see --help`);
     if (rest.length > 0) throw new Error(`expected one policy file, found ${rest.length + 1}`);
     return check(file, values);
@@ -56,7 +61,7 @@ function run(given) {
 }
 
 const TEXT = { type: "string" };
-const OPTIONS = { key: TEXT, policy: TEXT, cost: TEXT, lease: TEXT, help: { type: "boolean", short: "h" } };
+const OPTIONS = { key: TEXT, policy: TEXT, cost: TEXT, lease: TEXT, help: { type: "boolean", short: "h" }, version: { type: "boolean", short: "V" } };
 
 /** @type {(path: string, options: Options) => number} */
 function check(path, { key, policy, cost, lease }) {

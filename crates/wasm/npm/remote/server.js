@@ -62,7 +62,9 @@ export class Server {
   refusal({ status, text }) {
     const { type, detail } = status >= 400 && status < 500 ? problem(text) : NO_PROBLEM;
     const code = CODES.get(type);
-    return code === undefined ? new Away(`server: expected an answer of the API, found the status ${status}`) : coded(code, this.#shown(detail));
+    if (code !== undefined) return coded(code, this.#shown(detail));
+    const hint = status === 404 ? "; expected as `url` the address before `/v1`" : "";
+    return new Away(`server: expected an answer of the API, found the status ${status}${hint}`);
   }
 
   /**
