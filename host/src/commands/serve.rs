@@ -25,6 +25,7 @@ use prepared::{Prepared, beside, lock};
 Calls:
   POST   /v1/check                           decide on a request, or on several
   GET    /v1/gate?policy=…&key=…             for proxies: 204, 429 or 503
+  POST   /v1/admit                           for middleware: decide, and word the headers of the response
   POST   /v1/leases                          acquire a lease
   PUT    /v1/leases/{lease}                  renew a lease
   DELETE /v1/leases/{lease}?policy=…&key=…   release a lease
