@@ -14,15 +14,15 @@ link(folder, ["hono"]);
 const { Limiter } = await load(folder);
 const readme = readFileSync(join(folder, "node_modules/tidegate/README.md"), "utf8");
 const [, section] = /^## Durable Objects\n(.*?)^## /ms.exec(readme);
-const [, two] = /^```toml\n(.*?)^```$/ms.exec(section);
+const [, configuration] = /^```toml\n(.*?)^```$/ms.exec(section);
 const [, shown] = /^```ts\n(.*?)^```$/ms.exec(section);
 
-/** Bundles a Worker whose configuration has the lines of the README. */
+/** Bundles a Worker with the configuration of the README. */
 function bundled(name, files) {
   const place = join(folder, name);
   mkdirSync(place);
   for (const [file, text] of Object.entries(files)) writeFileSync(join(place, file), text);
-  writeFileSync(join(place, "wrangler.toml"), `name = "${name}"\nmain = "worker.js"\ncompatibility_date = "2026-11-01"\n${two}`);
+  writeFileSync(join(place, "wrangler.toml"), configuration);
   return bundle(place, "worker.js");
 }
 const read = (file) => readFileSync(fileURLToPath(new URL(file, import.meta.url)), "utf8");
@@ -64,8 +64,7 @@ const bucket = { algorithm: "token_bucket", capacity: 5, rate: "1/30d" };
 const POLICY = { limits: [bucket] };
 const server = await start({ isolates: 2 });
 
-test("the lines and the code of the README limit a Worker", async () => {
-  assert.equal(two.trim().split("\n").length, 2);
+test("the configuration and the code of the README limit a Worker", async () => {
   const { isolate0: url } = await start({ of: bundled("readme", { "worker.js": shown }) });
   const get = (ip) => fetch(url, { headers: { "cf-connecting-ip": ip } });
   const statuses = [];
