@@ -107,7 +107,7 @@ fn a_binding_that_is_missing_or_wrong_opens_nothing() {
         ("POLICIES", json!(null), "expected the binding of the Durable Objects, found none"),
         ("TIDEGATE_POLICIES_DELAY_MS", json!("5s"), "expected milliseconds, found 5s"),
         ("TIDEGATE_POLICIES_DELAY_MS", json!("-1"), "expected milliseconds, found -1"),
-        ("TIDEGATE_POLICIES_DELAY_MS", json!(" "), "expected milliseconds, found  "),
+        ("TIDEGATE_POLICIES_DELAY_MS", json!(" "), "expected milliseconds, found a blank text"),
     ] {
         let (served, _upstream) = start_with(policies, None);
         bind(&served, name, &value);

@@ -45,7 +45,11 @@ pub(crate) fn millis(env: &Env, name: &str) -> Result<Option<u64>, String> {
     match number {
         Some(number) if number >= 0.0 => Ok(Some(whole(number))),
         _ => {
-            let found = text.unwrap_or_else(|| found(&value));
+            let found = match text {
+                Some(text) if text.trim().is_empty() => "a blank text".to_owned(),
+                Some(text) => text,
+                None => found(&value),
+            };
             Err(format!("{name}: expected milliseconds, found {found}"))
         }
     }
