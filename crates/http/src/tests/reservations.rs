@@ -76,6 +76,36 @@ fn a_refused_reservation_holds_nothing_and_says_when_it_passes() {
 }
 
 #[test]
+fn a_refund_returns_nothing_that_is_held_and_nothing_of_a_grant_in_the_future() {
+    let mut server = Server::new(TOKENS);
+    for id in ["a", "b"] {
+        reserve(&mut server, &std::format!(",\"cost\":20000,\"id\":\"{id}\""));
+    }
+    let mut refund = |rest: &str| {
+        let refunded = server.post("/v1/refund", &about(rest));
+        (refunded["allowed"].clone(), refunded["remaining"].clone())
+    };
+    let all_held = (json!(true), json!(20_000));
+    assert_eq!(refund(",\"units\":60000"), all_held, "all units that are taken are held");
+    let of = |at: u64| std::format!(",\"units\":40000,\"granted\":40000,\"granted_at_us\":{at}");
+    assert_eq!(refund(&of(START)), all_held, "also of a grant that is named");
+
+    server.post("/v1/check", &about(",\"cost\":5000"));
+    let mut refund = |rest: &str| server.post("/v1/refund", &about(rest))["remaining"].clone();
+    let of = |at: u64| std::format!(",\"units\":3000,\"granted\":5000,\"granted_at_us\":{at}");
+    assert_eq!(refund(&of(START + 1)), 15_000, "this grant lies in the future");
+    assert_eq!(refund(&of(START)), 18_000);
+    assert_eq!(refund(&of(START)), 20_000, "2,000 units are taken and not held");
+    for id in ["a", "b"] {
+        let committed = end(&mut server, id, "commit", ",\"actual\":20000");
+        assert_eq!(
+            (&committed["charged"], &committed["remaining"]),
+            (&json!(20_000), &json!(20_000))
+        );
+    }
+}
+
+#[test]
 fn bad_reservations_are_refused() {
     let mut server = Server::new(TOKENS);
     let plain = |rest: &str| about(rest).replace("\"p\"", "\"plain\"");
