@@ -1,4 +1,4 @@
-//! The answer to `POST /v1/admit`, in JSON: whether a request behind middleware passes, and what it was granted.
+//! `POST /v1/admit` tells middleware, in JSON, whether its request passes and what the request was granted.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -9,7 +9,7 @@ use crate::answer::headers::OlderForm;
 use crate::answer::json::{Object, object};
 use crate::answer::problem::answer_json;
 use crate::answer::{CheckResult, Outcome};
-use crate::plan::{AdmissionAnswer, pass_on};
+use crate::plan::pass_on;
 use crate::response::{Headers, Response};
 use crate::served::{Pass, Served};
 
@@ -41,9 +41,7 @@ impl Granted {
 }
 
 /// Answers a call of `POST /v1/admit`.
-pub(crate) const ANSWER: AdmissionAnswer = AdmissionAnswer(answer);
-
-fn answer(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
+pub(crate) fn answer(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
     let metering = result.asked.is_of_reservation().then(Arc::default); // middleware has its own
     let served = pass_on(Pass::default(), result, form, metering.as_ref());
     answer_json(200, json(result, Granted::of(result.asked, result.outcome), &served))

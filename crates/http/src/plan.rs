@@ -46,7 +46,7 @@ pub struct Check {
     pub(crate) draw: Option<Draw>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// One check in JSON.
     Single,
@@ -61,26 +61,14 @@ pub(crate) enum Form {
     /// What becomes of a request behind middleware, in JSON.
     Admission {
         form: FieldForm,
-        /// Whether others decide on the request later, so that what it was granted may have to come back.
+        /// Other policies decide on the request later, so the caller may have to return the grant.
         may_come_back: bool,
-        answer: AdmissionAnswer,
+        /// Words the answer. A function, because a program without the API then has no JSON of admissions in it.
+        answer: fn(&CheckResult<'_>, Option<OlderForm>) -> Response,
     },
     /// The request passes, with the header fields in this form, or gets a refusal.
     Pass(Box<Pass>, FieldForm),
 }
-
-/// Words the answer to a call of `POST /v1/admit`. It is a function, so that a program without the API has no JSON of admissions in it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AdmissionAnswer(pub(crate) fn(&CheckResult<'_>, Option<OlderForm>) -> Response);
-
-/// There is only one such function, and addresses of functions cannot be compared.
-impl PartialEq for AdmissionAnswer {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for AdmissionAnswer {}
 
 /// The form of the fields about limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,7 +230,7 @@ impl Keyless {
             return Ok(Planned::Several(Several::new(checks, form, metering)));
         }
         let check = wants.check(key, estimate, random)?;
-        if form == Form::Gate && check.asked.resolved().has(Kind::Lease) {
+        if matches!(form, Form::Gate) && check.asked.resolved().has(Kind::Lease) {
             // the answer has no body to name the lease in, so only its time to live would end it
             let name = check.asked.resolved().policy().name();
             let detail = alloc::format!(
@@ -283,7 +271,7 @@ impl Wants {
 }
 
 fn without_key(policy: &Policy, form: &Form) -> Response {
-    if *form == Form::Gate {
+    if matches!(form, Form::Gate) {
         let sources = "or a header or address that the policy finds the key in";
         return invalid_request(alloc::format!(
             "expected `key` in the query, {sources}; found none of them"
@@ -377,7 +365,7 @@ impl Plan {
                 pass_on(*pass, result, form.older, metering.as_ref())
             }
             (Form::Admission { form, answer, .. }, [result]) => {
-                Served::Response(answer.0(result, form.older))
+                Served::Response(answer(result, form.older))
             }
             (Form::Gate, [result]) => Served::Response(gate(result, None)),
             (Form::Single, [result]) => Served::Response(single(result, forms::single)),

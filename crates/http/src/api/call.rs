@@ -85,7 +85,7 @@ impl Call {
             }
         });
         let checks = checks.collect::<Result<Vec<_>, _>>()?;
-        if form == Form::AllOrNothing
+        if matches!(form, Form::AllOrNothing)
             && let Some((place, asked)) = keeps_units(&checks)
         {
             let policy = Quoted(asked.resolved().policy().name());
@@ -215,7 +215,7 @@ fn admit(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
     };
     let may_come_back = fields.optional("may_come_back")? == Some(true);
     let item = Item { target: Target::of(&fields)?, ask, draw: fields.optional("draw")? };
-    Ok(([item].into(), Form::Admission { form, may_come_back, answer: admission::ANSWER }))
+    Ok(([item].into(), Form::Admission { form, may_come_back, answer: admission::answer }))
 }
 
 /// A single check or a batch.
