@@ -241,6 +241,8 @@ impl Node {
 
     /// The calls that are due, in fields.
     pub(crate) fn transmit(&mut self, at: Micros) -> String {
+        // An empty name means the deployed revision. A forgotten revision has a name of its own, which no object finds, so its questions
+        // fail and no object decides on them by other rules.
         let revision_of = |policy: &_| policies::hash_of(policy).unwrap_or_default();
         let calls = carry::transmit(self.asks.outbox(), "", revision_of, at);
         self.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
