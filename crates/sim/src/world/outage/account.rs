@@ -42,8 +42,8 @@ impl Account {
         self.shares.entry((record, node)).or_default().heard += cost;
     }
 
-    /// A node has granted a request by its share. All shares of the node stay within the units that were left when the share began, as
-    /// far as the node must have known, divided by `nodes`, and one request more.
+    /// A node has granted a request by its share. The grants of the share stay within the units that were left when the share began,
+    /// divided by `nodes`, and one request more. The units that were left are those that the node must have known of.
     pub(super) fn by_share(
         &mut self,
         (record, limit): (usize, u64),
@@ -98,7 +98,7 @@ impl Account {
         self.records.entry(record).or_default().uncertain += units;
     }
 
-    /// A node has lost its memory: what it owes is lost.
+    /// A node has lost its memory, so it will never tell the store of the units that it owes.
     pub(super) fn crash(&mut self, node: usize) {
         for ((record, of), share) in &mut self.shares {
             if *of == node {

@@ -190,7 +190,7 @@ impl World {
         nth(&found.map(|(place, _)| place).collect::<Vec<_>>(), index)
     }
 
-    /// The store takes a swap, perhaps after the host has given it up: a store that stood still goes on with what it was sent.
+    /// The store takes a swap. The host may have given the swap up: a store that stood still also takes the swaps that came meanwhile.
     fn execute_nth(&mut self, index: usize) -> Checked {
         if self.is_away {
             return Ok(());
