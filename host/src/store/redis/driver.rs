@@ -177,10 +177,11 @@ impl Driver {
             self.authority.handle_nodes(nodes);
         }
         match made {
-            Ok(made) => match Call::again(&self.shared, &mut self.authority, (&swap, made)) {
-                Ok(call) => self.make(swap, call),
-                Err(outcomes) => self.authority.handle(swap, outcomes, times),
-            },
+            Ok(made) if made.again.is_empty() => self.authority.handle(swap, made.outcomes, times),
+            Ok(made) => {
+                let call = Call::again(&self.shared, &mut self.authority, (&swap, made));
+                self.make(swap, call);
+            }
             Err(error) => {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);

@@ -40,7 +40,7 @@ pub(super) struct Made {
     /// The outcome of each partition.
     pub(super) outcomes: Vec<SwapOutcome<StoreError>>,
     /// The partitions that a call over several slots could not do, and did not write.
-    again: Vec<usize>,
+    pub(super) again: Vec<usize>,
 }
 
 /// Partitions of one slot, or of several slots of one master.
@@ -77,21 +77,14 @@ impl Call {
         Self::of(shared, (authority, swap), (0..swap.len(), runs_across), outcomes)
     }
 
-    /// The calls by slot that repeat what calls over several slots could not do.
-    ///
-    /// # Errors
-    /// Returns the outcomes if no partition has to be done again.
-    ///
-    /// A partition that is done again was not written, and the new call compares its records anew, so nothing is granted twice.
+    /// The calls by slot that repeat what calls over several slots could not do. A partition that is done again was not written,
+    /// and the new call compares its records anew, so nothing is granted twice.
     pub(super) fn again(
         shared: &Shared,
         authority: &mut Authority<Token, StoreError>,
         (swap, made): (&Swap, Made),
-    ) -> Result<Self, Vec<SwapOutcome<StoreError>>> {
-        match made.again.is_empty() {
-            true => Err(made.outcomes),
-            false => Ok(Self::of(shared, (authority, swap), (made.again, false), made.outcomes)),
-        }
+    ) -> Self {
+        Self::of(shared, (authority, swap), (made.again, false), made.outcomes)
     }
 
     fn of(
