@@ -191,6 +191,23 @@ async fn a_connection_of_http_2_without_requests_is_closed() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_of_http_2_gives_its_place_to_a_new_one() {
+    let bounds = Bounds { max_connections: 1, ..Bounds::default() };
+    let server = start(bounds, Reload::default()).await;
+    let mut idle = Vec::new();
+    for _ in 0..2 {
+        let (mut client, connection) = client2(server.connect().await).await;
+        let answer = timeout(SOON, client.send_request(request(GATE))).await.unwrap().unwrap();
+        assert_eq!(answer.status(), 204);
+        idle.push((client, connection));
+    }
+    let (mut client, connection) = idle.remove(0);
+    let _ = timeout(SOON, connection).await.unwrap(); // the client keeps its side open
+    assert!(client.send_request(request(GATE)).await.is_err());
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_that_stops_does_not_wait_for_idle_connections() {
     let server = start(Bounds::default(), Reload::default()).await;
     let (mut client, _connection) = client2(server.connect().await).await;
