@@ -6,6 +6,29 @@ export interface ClientRateLimitInfo {
   resetTime: Date | undefined;
 }
 
+/** The calls of a store that counts hits, in memory or in Redis. */
+export interface CountingStore {
+  /** The text before each key. */
+  readonly prefix: string;
+  /** The length of a window, which express-rate-limit tells. */
+  windowMs: number;
+  /** Called by express-rate-limit with its options. */
+  init(options: { windowMs: number }): void;
+  /** The hits of a client, unless its window has ended. */
+  get(key: string): Promise<ClientRateLimitInfo | undefined>;
+  /**
+   * Counts a hit.
+   *
+   * @throws {FullError} `TABLE_FULL` for a new key beyond `maxBytes` of a store in memory
+   * @throws {LimiterError} `NOT_INITIALIZED` before `init`
+   */
+  increment(key: string): Promise<ClientRateLimitInfo>;
+  /** Takes a hit back. */
+  decrement(key: string): Promise<void>;
+  /** Forgets a client. */
+  resetKey(key: string): Promise<void>;
+}
+
 /** The options of the store. */
 export interface MemoryStoreOptions {
   /** A text before each key. Default: none. */
@@ -23,29 +46,13 @@ export class MemoryStore {
   constructor(options?: MemoryStoreOptions);
   /** Tells express-rate-limit that no other store counts the same keys. */
   readonly localKeys: boolean;
-  /** The text before each key. */
-  readonly prefix: string;
-  /** The length of a window, which express-rate-limit tells. */
-  windowMs: number;
-  /** Called by express-rate-limit with its options. */
-  init(options: { windowMs: number }): void;
-  /** The hits of a client, unless its window has ended. */
-  get(key: string): Promise<ClientRateLimitInfo | undefined>;
-  /**
-   * Counts a hit.
-   *
-   * @throws {FullError} `TABLE_FULL` for a new key beyond `maxBytes`
-   * @throws {LimiterError} `NOT_INITIALIZED` before `init`
-   */
-  increment(key: string): Promise<ClientRateLimitInfo>;
-  /** Takes a hit back. */
-  decrement(key: string): Promise<void>;
-  /** Forgets a client. */
-  resetKey(key: string): Promise<void>;
   /** Forgets all clients. */
   resetAll(): Promise<void>;
   /** Forgets all clients. */
   shutdown(): void;
 }
+
+/** The calls that both stores have. */
+export interface MemoryStore extends CountingStore {}
 
 export default MemoryStore;

@@ -18,7 +18,7 @@ export class CountingStore {
     this.#countersOf = countersOf;
   }
 
-  /** @type {declared.MemoryStore["init"]} */
+  /** @type {declared.CountingStore["init"]} */
   init(options) {
     const { windowMs } = fieldsOf(options, ["windowMs"]);
     const number = typeof windowMs === "string" && windowMs.trim() !== "" ? Number(windowMs) : windowMs;
@@ -26,23 +26,23 @@ export class CountingStore {
     this.windowMs = number;
   }
 
-  /** @type {declared.MemoryStore["get"]} */
+  /** @type {declared.CountingStore["get"]} */
   async get(key) {
     const counter = await this.#counters().get(this.#text(key));
     return counter && hits(counter);
   }
 
-  /** @type {declared.MemoryStore["increment"]} */
+  /** @type {declared.CountingStore["increment"]} */
   async increment(key) {
     return hits(await this.#counters().add(this.#text(key), 1, this.#window()));
   }
 
-  /** @type {declared.MemoryStore["decrement"]} */
+  /** @type {declared.CountingStore["decrement"]} */
   async decrement(key) {
     await this.#counters().giveBack(this.#text(key));
   }
 
-  /** @type {declared.MemoryStore["resetKey"]} */
+  /** @type {declared.CountingStore["resetKey"]} */
   async resetKey(key) {
     await this.#counters().delete(this.#text(key));
   }

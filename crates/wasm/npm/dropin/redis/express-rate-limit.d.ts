@@ -1,5 +1,5 @@
 import type { RedisLimiter } from "tidegate/redis";
-import type { ClientRateLimitInfo } from "../express-rate-limit.js";
+import type { CountingStore } from "../express-rate-limit.js";
 
 export * from "../express-rate-limit.js";
 
@@ -23,24 +23,9 @@ export class RedisStore {
   constructor(options: RedisStoreOptions);
   /** Tells express-rate-limit that other stores may count the same keys. */
   readonly localKeys: boolean;
-  /** The text before each key. */
-  readonly prefix: string;
-  /** The length of a window, which express-rate-limit tells. */
-  windowMs: number;
-  /** Called by express-rate-limit with its options. */
-  init(options: { windowMs: number }): void;
-  /** The hits of a client, unless its window has ended. */
-  get(key: string): Promise<ClientRateLimitInfo | undefined>;
-  /**
-   * Counts a hit.
-   *
-   * @throws {LimiterError} `NOT_INITIALIZED` before `init`
-   */
-  increment(key: string): Promise<ClientRateLimitInfo>;
-  /** Takes a hit back. */
-  decrement(key: string): Promise<void>;
-  /** Forgets a client. */
-  resetKey(key: string): Promise<void>;
 }
+
+/** The calls that both stores have. */
+export interface RedisStore extends CountingStore {}
 
 export default RedisStore;
