@@ -4,6 +4,7 @@ import { after, describe, test } from "node:test";
 import { Ratelimit } from "@upstash/ratelimit";
 
 import { compare, moveClock, ours, outcome, pick, randomFrom, requireOurs } from "./dropin.mjs";
+import { callsOn, stepper, testSlidingWindows, withDynamicLimits } from "./dropin-upstash.mjs";
 import { startRedis } from "./redis.mjs";
 
 const { Ratelimit: Own } = await ours("upstash");
@@ -25,17 +26,7 @@ function pair(make, options = {}, redis = client) {
 
 const caches = [new Map(), new Map()];
 
-function calls(rates) {
-  return (random) => {
-    const id = pick(random, IDS);
-    if (random(60) === 0) return { name: "resetUsedTokens", args: [id] };
-    if (random(5) === 0) return { name: "getRemaining", args: [id] };
-    const rate = pick(random, rates);
-    return { name: "limit", args: rate === undefined ? [id] : [id, { rate }] };
-  };
-}
-
-const stepper = (move, windowMs) => (random) => move(Math.floor(pick(random, [0, 0, 1, windowMs / 50, windowMs / 9, windowMs / 2])));
+const calls = callsOn(IDS);
 
 describe("fixedWindow, 12,000 calls", () => {
   for (const [place, options] of [{}, { ephemeralCache: false }, { ephemeralCache: new Map() }].entries()) {
@@ -66,37 +57,7 @@ describe("tokenBucket, 12,000 calls", () => {
   }
 });
 
-describe("slidingWindow, 12,000 calls", () => {
-  for (const [place, [tokens, window, options]] of [
-    [10, "30 s", {}], [20, "1 m", { ephemeralCache: false }], [1_000, "1d", { ephemeralCache: false }],
-  ].entries()) {
-    test(`${tokens} in ${window}, ${JSON.stringify(options)}`, async (t) => {
-      const windowMs = { "30 s": 30_000, "1 m": 60_000, "1d": 86_400_000 }[window];
-      const rates = tokens === 1_000 ? [100, 37, 1] : [undefined, undefined, 1, 2, 4, 0];
-      const move = moveClock(t, ["Date"]);
-      const [theirs, own] = pair((type) => type.slidingWindow(tokens, window), options);
-      const [seed, call, step] = [520 + place, calls(rates), stepper(move, windowMs)];
-      const random = randomFrom(seed);
-      let differences = 0;
-      for (let count = 0; count < 4_000; count++) {
-        step(random);
-        const { name, args } = call(random);
-        const [one, other] = [await outcome(theirs[name](...args)), await outcome(own[name](...args))];
-        if (JSON.stringify(one) === JSON.stringify(other)) continue;
-        // the only difference: in floating point 10 requests weigh 0.9999999999999998 at 90 % of the next window
-        const key = `${theirs.prefix}:${args[0]}`;
-        const past = Date.now() % windowMs;
-        const before = Number(await client.get(`${key}:${Math.floor(Date.now() / windowMs) - 1}`));
-        const exact = Number((BigInt(before) * BigInt(windowMs - past)) / BigInt(windowMs));
-        assert.notEqual(Math.floor((1 - past / windowMs) * before), exact, `seed ${seed}, call ${count}: ${JSON.stringify([name, args, one, other])}`);
-        for (const limiter of [theirs, own]) await limiter.resetUsedTokens(args[0]);
-        differences++;
-      }
-      assert.ok(differences < 40, `${differences}`);
-      t.diagnostic(`seed ${seed}: ${differences} differences by floating point`);
-    });
-  }
-});
+describe("slidingWindow, 12,000 calls", () => testSlidingWindows({ seed: 520, count: 4_000, pair, calls, client }));
 
 describe("dynamicLimits, 4,000 calls", () => {
   for (const [place, [make, steps, limits]] of [
@@ -106,11 +67,7 @@ describe("dynamicLimits, 4,000 calls", () => {
     test(["fixedWindow", "slidingWindow, which takes what was used for used at the change"][place], async (t) => {
       const move = moveClock(t, ["Date"]);
       const limiters = pair(make, { dynamicLimits: true, ephemeralCache: false });
-      const requests = calls([1]);
-      const call = (random) => {
-        if (random(20) === 0) return { name: "setDynamicLimit", args: [{ limit: pick(random, limits) }] };
-        return random(30) === 0 ? { name: "getDynamicLimit", args: [] } : requests(random);
-      };
+      const call = withDynamicLimits(limits, calls([1]));
       const counts = await compare({ seed: 540 + place, calls: 2_000, limiters, step: (random) => move(pick(random, steps)), call });
       t.diagnostic(JSON.stringify(counts));
     });
