@@ -6,6 +6,7 @@ import { Redis } from "ioredis";
 
 import { install, load } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
+import { assertOneAfterAnother, waiting } from "./waiting.mjs";
 
 const { RedisLimiter } = await load(install(), "tidegate/redis");
 const redis = await startServer();
@@ -25,22 +26,9 @@ function two(policy) {
   return [new RedisLimiter(policy, client, options), new RedisLimiter(policy, client, options)];
 }
 
-/** Lets the event loop turn until this many requests wait. */
-async function waiting(limiter, wanted) {
-  while (limiter.waiting !== wanted) await new Promise(setImmediate);
-}
-
 test("requests on a key are granted one after another, in their order, at the rate of the bucket", async () => {
   const [limiter] = two({ limits: [{ algorithm: "token_bucket", capacity: 1, rate: "20/s" }] });
-  const order = [];
-  const grants = await Promise.all(Array.from({ length: 6 }, async (_, place) => {
-    const { atUs } = await limiter.waitFor("a", { jitter: 0 });
-    order.push(place);
-    return atUs;
-  }));
-  assert.deepEqual(order, [0, 1, 2, 3, 4, 5]);
-  for (let place = 1; place < 6; place++) assert.ok(grants[place] - grants[place - 1] >= 50_000, grants.join());
-  assert.equal(limiter.waiting, 0);
+  await assertOneAfterAnother(limiter);
 });
 
 test("what comes back in this process wakes the first that waits", async () => {

@@ -4,6 +4,7 @@ import { after, test } from "node:test";
 
 import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
+import { assertOneAfterAnother, waiting } from "./waiting.mjs";
 
 const { RemoteLimiter } = await load(install(), "tidegate/remote");
 const host = await startHost(`
@@ -24,27 +25,13 @@ reservations = {}
 after(() => host.stop());
 const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "admin", deadlineMs: 30_000, ...options });
 
-/** Lets the event loop turn until this many requests wait. */
-async function waiting(limiter, wanted) {
-  while (limiter.waiting !== wanted) await new Promise(setImmediate);
-}
-
 /** Lets the event loop turn until what has come was read. */
 async function settled() {
   for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
 }
 
 test("requests on a key are granted one after another, in their order, at the rate of the bucket", async () => {
-  const limiter = of("fast");
-  const order = [];
-  const grants = await Promise.all(Array.from({ length: 6 }, async (_, place) => {
-    const { atUs } = await limiter.waitFor("a", { jitter: 0 });
-    order.push(place);
-    return atUs;
-  }));
-  assert.deepEqual(order, [0, 1, 2, 3, 4, 5]);
-  for (let place = 1; place < 6; place++) assert.ok(grants[place] - grants[place - 1] >= 50_000, grants.join());
-  assert.equal(limiter.waiting, 0);
+  await assertOneAfterAnother(of("fast"));
 });
 
 test("units that this limiter gives back wake the first request that waits", async () => {
