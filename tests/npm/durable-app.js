@@ -11,6 +11,7 @@ export class Keys extends OwnKeys {
   ask(...given) {
     const { lie, calls } = globalThis;
     globalThis.calls = (calls ?? 0) + 1;
+    globalThis.asked = given;
     if (lie === undefined) return super.ask(...given);
     if (lie === "throw") throw new Error("an object that lies");
     if (lie === "hang") return new Promise(() => {});
@@ -75,6 +76,7 @@ app.post("/calls", (c) => {
   globalThis.calls = 0;
   return c.json(calls);
 });
+app.post("/asked", (c) => c.json(globalThis.asked));
 app.post("/abort", async (c) => {
   await c.env.KEYS.getByName((await c.req.json()).object).abort().catch(() => {});
   return c.json(null);

@@ -157,14 +157,28 @@ test("what a request asks at once shares one call to each object, and a known po
   assert.equal(await post("/calls"), 2);
 });
 
-test("an isolate repeats refusals and spends units in advance, if the policy lets it", async () => {
+test("an isolate repeats refusals, if the policy lets it", async () => {
   const { ask, post } = await start();
-  const remembered = { limits: [{ ...bucket, capacity: 1 }], remember: "1h" };
-  await ask(remembered, [["check", "a"]]);
-  await ask(remembered, [["check", "a"]]);
-  await post("/calls");
-  assert.deepEqual((await ask(remembered, Array(9).fill(["check", "a"]))).map(({ allowed }) => allowed), Array(9).fill(false));
-  assert.equal(await post("/calls"), 0);
+  const once = { limits: [{ ...bucket, capacity: 1 }] };
+  for (const [policy, calls] of [[{ policies: { asks: once } }, 1], [{ policies: { remembers: { ...once, remember: "1h" } } }, 0]]) {
+    await ask(policy, [["check", "a"]]);
+    await ask(policy, [["check", "a"]]);
+    await post("/calls");
+    assert.deepEqual((await ask(policy, Array(9).fill(["check", "a"]))).map(({ allowed }) => allowed), Array(9).fill(false));
+    assert.equal(await post("/calls"), calls);
+  }
+});
+
+test("an isolate spends units that it took in advance, if the policy lets it, and no more than the limit", async () => {
+  const { ask, post } = await start();
+  const policy = { limits: [{ ...bucket, capacity: 120 }], local: { most: 50, time: "1h" } };
+  let granted = 0;
+  for (let i = 0; i < 100; i++) granted += Number((await ask(policy, [["check", "a"]]))[0].allowed);
+  assert.equal(granted, 100);
+  const calls = await post("/calls");
+  assert.ok(calls < 50, `${calls} calls for 100 checks`);
+  for (let i = 0; i < 100; i++) granted += Number((await ask(policy, [["check", "a"]]))[0].allowed);
+  assert.equal(granted, 120);
 });
 
 test("requests that share calls send their own, and all get answers", async () => {
@@ -232,11 +246,22 @@ test("under `on_error = \"local\"` the share of the isolate decides", async () =
 });
 
 test("an object trusts no policy that is wrong, or whose text has another hash", async () => {
-  const { post } = await start();
-  for (const given of [[], [7], ["x"], ["x", "y"], ["\u0001x\u0000", "\u0000\u0000"], ["x", 7], ["", "\u0003abc\u0001x"]]) {
-    const { answer } = await post("/raw", { object: "p:k", given });
-    assert.ok(answer === undefined || answer === "" || answer.error !== undefined, JSON.stringify([given, answer]));
+  const { ask, post } = await start();
+  const asked = [];
+  for (const capacity of [5, 6]) {
+    assert.equal((await ask({ limits: [{ ...bucket, capacity }] }, [["check", "k"]]))[0].remaining, capacity - 1);
+    asked.push(await post("/asked"));
   }
+  const [[questions, policy], [, other]] = asked;
+  const fresh = await start();
+  const answer = async (...given) => (await fresh.post("/raw", { object: "fresh", given })).answer;
+  for (const given of [[questions], [questions, other], [questions, `${policy} `]]) assert.equal(await answer(...given), undefined, JSON.stringify(given));
+  for (const given of [["x"], ["x", "y"], ["x", 7], ["", policy], ["", "\u0003abc\u0001x"]]) assert.equal(await answer(...given), "", "it finds no question");
+  for (const given of [[questions, ""], [questions, 7], [], [7], ["\u0001x\u0000", "\u0000\u0000"]]) {
+    const { error } = await answer(...given);
+    assert.equal(typeof error.message, "string", JSON.stringify(given));
+  }
+  assert.notEqual((await answer(questions, policy)).length, 0, "it decides by the policy that was meant");
 });
 
 test("what is wrong with the arguments is told", async () => {
