@@ -30,8 +30,8 @@ const JOBS = { limits: [places] };
 const host = await startHost(`
 [policies.jobs]
 limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "30s" }]
-[policies.short]
-limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "2s" }]
+[policies.long]
+limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "1h" }]
 [policies.shadow]
 shadow = true
 allow = ["free"]
@@ -218,15 +218,30 @@ test("at a server: the lease is held while the function runs, and then released"
   assert.equal((await remote("window").peek("a")).remaining, 5);
 });
 
-test("at a server: the lease is renewed three times in its time to live, and the signal tells that it is lost", async () => {
-  const renewed = [];
-  const noting = (url, init) => (init.method === "PUT" && renewed.push(url), fetch(url, init));
-  const short = remote("short", { fetch: noting });
+test("at a server: the lease is renewed three times in its time to live, and the signal tells that it is lost", async (t) => {
+  const timers = mocked(t);
+  let renewed = 0;
+  const noting = async (url, init) => {
+    const response = await fetch(url, init);
+    const text = await response.text();
+    renewed += Number(init.method === "PUT");
+    return new Response(text, response);
+  };
+  const long = remote("long", { fetch: noting });
   const { seen, fn } = job();
-  const running = short.run("a", fn, { lease: "mine" });
-  await until(() => renewed.length > 3);
+  const running = long.run("a", fn, { lease: "mine" });
+  await until(() => seen.signal);
+  for (let thirds = 1; thirds <= 5; thirds++) {
+    timers.tick(20 * 60_000 - 1);
+    await settled();
+    assert.equal(renewed, thirds - 1);
+    timers.tick(1);
+    await until(() => renewed === thirds);
+    for (let turn = 0; turn < 20; turn++) await settled(); // the limiter reads the answer
+  }
   assert.equal(seen.signal.aborted, false, "longer than its time to live");
-  await short.release("a", "mine");
+  await long.release("a", "mine");
+  timers.tick(20 * 60_000);
   await until(() => seen.signal.aborted);
   assert.equal(seen.signal.reason.code, "LEASE_LOST");
   seen.end("too late");
@@ -248,16 +263,27 @@ test("a Redis that does not answer for the time to live loses the lease", async 
     other.disconnect();
     await own.stop();
   });
-  const jobs = new RedisLimiter({ limits: [{ ...places, time_to_live: "300ms" }], on_error: "open" }, other, { deadline: "50ms" });
+  const jobs = new RedisLimiter({ ...JOBS, on_error: "open" }, other, { deadline: "5s" });
+  const timers = mocked(t);
+  /** Moves the clock past the deadlines of calls until this has ended. */
+  const passed = async (promise) => {
+    let isOver = false;
+    promise.finally(() => (isOver = true));
+    await until(() => isOver || timers.tick(5_000));
+    return promise;
+  };
   const { seen, fn } = job();
   const running = jobs.run("a", fn);
   await until(() => seen.signal);
   own.server.kill("SIGSTOP");
-  await until(() => seen.signal.aborted);
+  timers.tick(29_999);
+  await settled();
+  assert.equal(seen.signal.aborted, false, "the lease is live");
+  timers.tick(1);
   assert.equal(seen.signal.reason.code, "LEASE_LOST");
   seen.end("done");
-  assert.equal((await running).value, "done", "what cannot be released ends by itself");
-  assert.equal((await jobs.run("a", (signal) => signal.aborted)).value, false, "on_error lets it pass without a lease");
+  assert.equal((await passed(running)).value, "done", "what cannot be released ends by itself");
+  assert.equal((await passed(jobs.run("a", (signal) => signal.aborted))).value, false, "on_error lets it pass without a lease");
 });
 
 test("a lease that is held keeps no process alive", () => {
