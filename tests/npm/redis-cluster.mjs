@@ -9,6 +9,8 @@ import { createInterface } from "node:readline";
 
 import { Redis } from "ioredis";
 
+import { until } from "./redis.mjs";
+
 async function freePorts(count) {
   const servers = await Promise.all(Array.from({ length: count }, async () => {
     const server = createServer().listen(0, "127.0.0.1");
@@ -36,14 +38,6 @@ async function stopAll(servers, folder) {
     if (server.exitCode === null && server.signalCode === null) await once(server, "exit");
   }
   rmSync(folder, { recursive: true, force: true });
-}
-
-/** Waits until this is true. */
-export async function until(isTrue) {
-  for (const end = Date.now() + 30_000; !await isTrue();) {
-    if (Date.now() > end) throw new Error(`not within 30 s: ${isTrue}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }
 
 /** Starts a Cluster of three masters. */

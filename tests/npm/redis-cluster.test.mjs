@@ -7,7 +7,8 @@ import { createCluster, createSentinel } from "redis";
 
 import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
-import { startCluster, startSentinel, until } from "./redis-cluster.mjs";
+import { startCluster, startSentinel } from "./redis-cluster.mjs";
+import { until } from "./redis.mjs";
 
 const folder = install();
 const { RedisLimiter } = await load(folder, "tidegate/redis");

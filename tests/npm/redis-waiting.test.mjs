@@ -16,7 +16,7 @@ after(async () => {
   await redis.stop();
 });
 
-const HOUR = { limits: [{ algorithm: "fixed_window", limit: 1, period: "1h" }] };
+const HOUR = { limits: [{ algorithm: "fixed_window", limit: 1, period: "1h", start: "first" }] };
 const JOBS = { limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1h" }] };
 
 /** A limiter whose names in Redis no other test uses, in each of two processes. */

@@ -21,6 +21,14 @@ export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidega
   return { path, server, stop };
 }
 
+/** Waits until this is true. */
+export async function until(isTrue) {
+  for (const end = Date.now() + 30_000; !await isTrue();) {
+    if (Date.now() > end) throw new Error(`not within 30 s: ${isTrue}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
 /**
  * Starts a server and connects to it. The client has the calls that the library makes.
  * Redis goes by its own clock, which no test can move, so the client removes keys by the clock of the test: a key of a script
