@@ -134,11 +134,17 @@ for (const framework of Object.keys(servers)) {
   });
 
   test(`${framework}: whatever a function makes of a request, nothing breaks`, async (t) => {
-    const wrong = [["a", "b"], {}, { length: 1e9 }, true, null, NaN, "", "\ud800", "x".repeat(600), "ip:zz", Symbol("a"), () => "a"];
-    for (const key of wrong) {
+    const noText = (found) => `\`key\`: expected a string or a number, found ${found}`;
+    const wrong = [
+      [["a", "b"], noText("an array")], [{}, noText("an object")], [{ length: 1e9 }, noText("an object")], [true, noText("a boolean")], [null, noText("null")],
+      [NaN, noText("NaN")], [Symbol("a"), noText("a symbol")], [() => "a", noText("a function")],
+      ["\ud800", "`key`: expected well-formed Unicode, found a lone surrogate"],
+      ["", "`key`: expected 1 to 512 bytes, found 0"], ["x".repeat(600), "`key`: expected 1 to 512 bytes, found 600"],
+      ["ip:zz", "`key`: expected an address such as 192.0.2.7 or 2001:db8::7 after `ip:`, found \"ip:zz\""],
+    ];
+    for (const [key, detail] of wrong) {
       const port = await start(t, framework, of("api"), { key: () => key });
-      const shown = typeof key === "symbol" ? "a symbol" : JSON.stringify(key)?.slice(0, 40);
-      assert.equal((await ask(port))[0], 400, shown);
+      assert.deepEqual(await ask(port), [...problem(400, "urn:tidegate:invalid-key", "Invalid key", { detail }), ...plain]);
     }
     const numbers = await start(t, framework, of("api"), { key: () => 42 });
     assert.equal((await ask(numbers))[0], 200);

@@ -20,7 +20,7 @@ test("the tarball has exactly the files that are needed", () => {
   const scripts = ofTheWorker.filter((name) => name.endsWith(".js") && name !== "index.js").sort();
   const ofMiddleware = [
     "core.js", "express.d.ts", "express.js", "fastify.d.ts", "fastify.js", "fetch.d.ts", "fetch.js", "hono.d.ts", "hono.js",
-    "koa.d.ts", "koa.js", "limiting.js", "next.d.ts", "next.js", "node.js", "options.d.ts", "several.js", "store.js", "web.js",
+    "kind.js", "koa.d.ts", "koa.js", "limiting.js", "next.d.ts", "next.js", "node.js", "options.d.ts", "several.js", "store.js", "web.js",
   ];
   const required = ofMiddleware.flatMap((name) => (name.endsWith(".d.ts") ? [name] : [name, `${name}.map`]));
   const entries = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"].flatMap((name) => [`${name}.d.ts`, `${name}.js`]);

@@ -4,6 +4,7 @@
 // that properties which another library puts on `Object.prototype` change no decision. All properties are read
 // before WebAssembly is called, because a getter may call the limiter again.
 import { coded } from "./errors.js";
+import { kindOf } from "./middleware/kind.js";
 
 /** @import { ErrorCode, Limit } from "./index.js" */
 /** @typedef {(path: string, message: string) => Error} Invalid */
@@ -411,10 +412,3 @@ export function shortened(text) {
 }
 
 const MOST_SHOWN = 100;
-
-/** @type {(value: unknown) => string} */
-export function kindOf(value) {
-  if (value === null || value === undefined) return String(value);
-  if (Array.isArray(value)) return "an array";
-  return typeof value === "object" ? "an object" : `a ${typeof value}`;
-}

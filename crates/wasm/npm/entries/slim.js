@@ -2,7 +2,7 @@
 import { stamp } from "#order";
 
 import { coded } from "../errors.js";
-import { kindOf } from "../input.js";
+import { kindOf } from "../middleware/kind.js";
 import { start } from "../module.js";
 
 export * from "../index.js";

@@ -1,4 +1,5 @@
 // A limiter and what its middleware asks it.
+import { kindOf } from "./kind.js";
 import { MemoryStore } from "./store.js";
 
 /** @import { Granted } from "./options.js" */
@@ -135,13 +136,28 @@ export function grantedOf(passed) {
 }
 
 /**
- * A key that a client could have made of anything. What cannot be a key is an empty one, which is refused.
+ * The key that a function of the application has returned. Anything but a text or a number is refused, because a client could have made
+ * it: two parameters of one name are an array in some frameworks.
  *
- * @type {(chosen: unknown) => string}
+ * @type {(chosen: unknown) => string | Said}
  */
 function keyText(chosen) {
   if ((typeof chosen === "number" && !Number.isNaN(chosen)) || typeof chosen === "bigint") return String(chosen);
-  return typeof chosen === "string" && chosen.isWellFormed() ? chosen : "";
+  if (typeof chosen !== "string") return invalidKey("a string or a number", Number.isNaN(chosen) ? "NaN" : kindOf(chosen));
+  return chosen.isWellFormed() ? chosen : invalidKey("well-formed Unicode", "a lone surrogate");
+}
+
+/**
+ * The refusal of a key that no limiter can be asked about, as a limiter refuses an invalid key.
+ *
+ * @type {(expected: string, found: string) => Said}
+ */
+function invalidKey(expected, found) {
+  const detail = `\`key\`: expected ${expected}, found ${found}`;
+  return {
+    headers: [["cache-control", "no-store"], ["content-type", "application/problem+json"]],
+    refusal: { status: 400, body: JSON.stringify({ type: "urn:tidegate:invalid-key", title: "Invalid key", status: 400, detail }) },
+  };
 }
 
 /** @type {(facts: (...request: any[]) => Facts, ip: MiddlewareOptions["ip"], request: any[]) => Facts} */

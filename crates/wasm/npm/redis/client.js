@@ -3,7 +3,7 @@
 import { Buffer } from "node:buffer";
 
 import { coded } from "../errors.js";
-import { kindOf } from "../input.js";
+import { kindOf } from "../middleware/kind.js";
 
 /** @typedef {(words: Buffer[]) => Promise<unknown>} Send sends a command, and returns the reply or throws */
 /**
