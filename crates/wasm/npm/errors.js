@@ -54,6 +54,21 @@ export function coded(code, message, place) {
   return OTHERS.includes(code) ? new LimiterError(code, message) : new ArgumentError(code, message);
 }
 
+/** The error of a call after `close`. */
+export const closed = () => coded("FREED", "the limiter has been closed");
+
+/**
+ * An answer that says what has happened: a key must not look blocked when it is not.
+ *
+ * @template {{ degraded?: string }} A
+ * @param {A} answer
+ * @returns {A}
+ */
+export function certain(answer) {
+  if (answer.degraded !== undefined) throw coded("UNAVAILABLE", answer.degraded);
+  return answer;
+}
+
 /**
  * The error that WebAssembly throws as a text: code, line, column, length of the path, path and message.
  *

@@ -1,5 +1,5 @@
 // A request that was decided elsewhere: its methods return promises.
-import { coded, define } from "./errors.js";
+import { certain, coded, define } from "./errors.js";
 import { requireUnits } from "./input.js";
 
 /** @import * as declared from "./redis.js" */
@@ -35,8 +35,7 @@ export class AsyncGrant {
     requireUnits("units", units, 0, left);
     if (units === 0) return 0;
     this.#units -= units; // at once, so that a second call meanwhile cannot give the same units back
-    const { degraded } = await give(left, units);
-    if (degraded !== undefined) throw coded("UNAVAILABLE", degraded); // they are not given back again: they may have been taken
+    certain(await give(left, units)); // if nobody answers, they are not given back again: they may have been taken
     return units;
   }
 

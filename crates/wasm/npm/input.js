@@ -233,6 +233,16 @@ export function requireWellFormed(field, code, text) {
   if (!text.isWellFormed()) throw coded(code, `\`${field}\`: ${LONE_SURROGATE}`);
 }
 
+/**
+ * Checks that a key is a text. Its length is checked where it is encoded.
+ *
+ * @type {(key: any) => void}
+ */
+export function requireKeyText(key) {
+  if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+  requireWellFormed("key", "INVALID_KEY", key);
+}
+
 /** @type {(field: string, code: ErrorCode, value: unknown) => void} */
 export function requireNumber(field, code, value) {
   requireType(field, code, value, "number");

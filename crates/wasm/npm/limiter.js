@@ -7,7 +7,7 @@ import {
 import { asError, caught, coded, define } from "./errors.js";
 import {
   admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, requestFacts,
-  requireCostAndTime, requireFunction, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
+  requireCostAndTime, requireFunction, requireKeyText, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
 import { readPolicy } from "./reading.js";
@@ -228,8 +228,7 @@ export class Limiter {
   /** @type {declared.Limiter["admit"]} */
   admit(key, options = {}) {
     const { cost, headers = "", reserves = false, isOneOfSeveral = false } = admissionOptions(options);
-    if (typeof key !== "string") throw notAKey(key);
-    requireWellFormed("key", "INVALID_KEY", key);
+    requireKeyText(key);
     const native = this.#inUse();
     if (!this.#isSeeded) this.#seed();
     caught(() => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock()));

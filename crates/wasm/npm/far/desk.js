@@ -1,7 +1,7 @@
 // Who waits for an answer of WebAssembly, which says what to send and reads what comes back; a carrier sends it.
 import { NativeAuthority as Native, moduleMemory } from "#native";
 import { hasLease, ruleOf } from "../answer.js";
-import { asError, caught, coded } from "../errors.js";
+import { asError, caught, closed } from "../errors.js";
 import { readPolicy } from "../reading.js";
 
 /** @import { Source } from "./answer.js" */
@@ -203,5 +203,3 @@ export class Desk {
     this.#onDrained();
   }
 }
-
-export const closed = () => coded("FREED", "the limiter has been closed");

@@ -2,9 +2,9 @@
 import { NativeAuthority as Native, longKey } from "#native";
 import { readAdmission, readExplanation } from "../answer.js";
 import * as calls from "../call.js";
-import { asError, caught, coded, define } from "../errors.js";
+import { asError, caught, certain, closed, define } from "../errors.js";
 import {
-  MOST_WAITERS, admissionOptions, clock, headerValue, held, requestFacts, requireFunction, requireUnits, requireWellFormed, wrongType,
+  MOST_WAITERS, admissionOptions, clock, headerValue, held, requestFacts, requireFunction, requireKeyText, requireUnits,
 } from "../input.js";
 import { prepared } from "../prepared.js";
 import { AsyncGrant } from "../grant.js";
@@ -12,7 +12,7 @@ import { running } from "../running.js";
 import { spanUs } from "../span.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { answerOf, decisionOf, reservationOf } from "./answer.js";
-import { Desk, closed } from "./desk.js";
+import { Desk } from "./desk.js";
 
 /** @import * as declared from "../redis.js" */
 /** @import { Call, FieldList } from "../call.js" */
@@ -193,8 +193,7 @@ export class FarLimiter {
   /** @type {declared.RedisLimiter["admit"]} */
   async admit(key, options = {}) {
     const { cost, headers = "", reserves = false, isOneOfSeveral = false } = admissionOptions(options);
-    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
-    requireWellFormed("key", "INVALID_KEY", key);
+    requireKeyText(key);
     return this.#desk.wait((native, at) => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock(), at), () => {
       const admission = readAdmission(this.#desk.native.served());
       const degraded = this.#desk.native.degraded();
@@ -248,7 +247,7 @@ export class FarLimiter {
         return (left, units) => this.#refundGrant(key, answer.atUs, left, units, now);
       };
       const units = granted && degraded === undefined ? cost : 0;
-      // without an answer Redis may have written the lease nevertheless
+      // without an answer the store may have written the lease nevertheless
       const holds = lease !== undefined && (granted || degraded !== undefined);
       return new AsyncGrant(answer, { limiter: this, key, units, holds, refund });
     };
@@ -297,23 +296,12 @@ export class FarLimiter {
   #refundGrant(key, atUs, granted, units, now) {
     return this.#operate(key, "options", { now }, calls.ONLY_NOW, () => (native) => native.refundGrant(atUs, granted, units));
   }
-
 }
 
-/**
- * An answer that says what has happened.
- *
- * @type {(answer: { degraded?: string }) => void}
- */
-function certain({ degraded }) {
-  if (degraded !== undefined) throw coded("UNAVAILABLE", degraded);
-}
-
-/** @type {(key: unknown) => void} */
+/** @type {(key: any) => void} */
 function requireKey(key) {
-  if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+  requireKeyText(key);
   if (key.length > MOST_KEY) throw asError(longKey(utf8.encode(key).length));
-  requireWellFormed("key", "INVALID_KEY", key);
 }
 
 /**

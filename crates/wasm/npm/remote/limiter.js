@@ -1,8 +1,8 @@
 // A limiter that asks a server: the Worker, or `tidegate serve`. It checks what it is given, and sends it over the HTTP API.
 import * as calls from "../call.js";
-import { coded } from "../errors.js";
+import { certain, closed, coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
-import { MOST_WAITERS, admissionOptions, held, requireFunction, requireSpan, requireUnits, requireWellFormed, wrongType } from "../input.js";
+import { MOST_WAITERS, admissionOptions, held, requireFunction, requireKeyText, requireSpan, requireUnits } from "../input.js";
 import { running } from "../running.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
@@ -174,7 +174,7 @@ export class RemoteLimiter {
   /** @type {declared.RemoteLimiter["admit"]} */
   async admit(key, options = {}) {
     const { cost, headers, reserves, isOneOfSeveral: one_of_several, mayComeBack: may_come_back } = admissionOptions(options);
-    requireKey(key);
+    requireKeyText(key);
     const body = bodyOf({ policy: this.#policy, key, cost, headers, reserves, one_of_several, may_come_back });
     const begin = async () => {
       const reply = await this.#server.send({ method: "POST", path: "/v1/admit", body });
@@ -320,7 +320,7 @@ export class RemoteLimiter {
    * @type {(key: string) => { policy: string, key: string }}
    */
   #place(key) {
-    requireKey(key);
+    requireKeyText(key);
     const bytes = utf8.encode(key).length;
     if (bytes === 0 || bytes > MOST_KEY) throw coded("INVALID_KEY", `\`key\`: expected 1 to ${MOST_KEY} bytes, found ${bytes}`);
     return { policy: this.#policy, key };
@@ -331,14 +331,6 @@ export class RemoteLimiter {
     const { policy } = this.#place(key);
     return `/v1/keys/${encodeURIComponent(policy)}/${segment("key", "INVALID_KEY", key)}`;
   }
-}
-
-const closed = () => coded("FREED", "the limiter has been closed");
-
-/** @type {(key: any) => void} */
-function requireKey(key) {
-  if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
-  requireWellFormed("key", "INVALID_KEY", key);
 }
 
 /**
@@ -356,16 +348,6 @@ const wanted = ({ cost, fields }) => ({ cost, class: fields.class, signal_ppm: f
 function named(field, name) {
   if (held(name, field) === "") throw coded("INVALID_REQUEST", `\`${field}\`: expected 1 to 128 bytes, found 0`);
   return segment(field, "INVALID_REQUEST", name);
-}
-
-/**
- * An answer that says what has happened: a key must not look blocked when it is not.
- *
- * @type {(answer: any) => any}
- */
-function certain(answer) {
-  if (answer.degraded !== undefined) throw coded("UNAVAILABLE", answer.degraded);
-  return answer;
 }
 
 /**
