@@ -5,7 +5,7 @@
  */
 
 import type * as memory from "tidegate";
-import type { AsyncLimiter, CheckOptions, Decision, Answer, Grant, HeldGrant, Options, Ran, Request, Reservation } from "tidegate/redis";
+import type { FarLimiter } from "tidegate/redis";
 
 export type { ErrorCode, Limit, LimitAnswer, Policy, PolicyFile, Reservations, Span, TomlPolicy } from "tidegate";
 export type { Answer, Committed, Decision, Degraded, Grant, HeldAnswer, HeldGrant, Ran, Reservation } from "tidegate/redis";
@@ -57,29 +57,6 @@ export class DurableLimiter {
   constructor(policy: memory.AnyPolicy, objects: Objects, options?: DurableLimiterOptions);
 }
 
-export interface DurableLimiter extends Omit<AsyncLimiter<Options>, "waitFor" | "explain"> {
-  check(key: string, options?: CheckOptions): Promise<Decision>;
-  peek(key: string, request?: Request): Promise<Answer>;
-  decide(key: string, request?: Request): Promise<Grant>;
-  acquire(key: string, request?: Request): Promise<HeldGrant>;
-  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
-  reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
-
-  /** Checks the options of middleware, as `prepare` of a `Limiter` does. */
-  prepare<T extends object>(options: T, among?: { isLast: boolean }): T;
-
-  /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
-  keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | memory.Admission;
-
-  /** Decides on a request as middleware does, as `admit` of a `Limiter` does. If an object cannot be asked, `on_error` decides. */
-  admit(key: string, options?: memory.AdmitOptions): Promise<memory.Admission>;
-
-  /**
-   * Gives back what a request was granted: its units come back, and its lease or reservation is released.
-   *
-   * @throws {LimiterError} `UNAVAILABLE` if the object does not answer
-   */
-  giveBack(key: string, admission: memory.Admission): Promise<void>;
-}
+export interface DurableLimiter extends Omit<FarLimiter, "waitFor"> {}
 
 export default DurableLimiter;

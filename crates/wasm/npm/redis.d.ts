@@ -177,7 +177,7 @@ export type Grant<Own = Options> = Answer & Granted<Own>;
 export type HeldGrant<Own = Options> = HeldAnswer & Granted<Own>;
 
 /**
- * A limiter whose answers are promises: `RedisLimiter`, or `RemoteLimiter` of `tidegate/remote`. `Own` are the options that every
+ * A limiter whose answers are promises: a `FarLimiter`, or `RemoteLimiter` of `tidegate/remote`. `Own` are the options that every
  * operation has.
  *
  * The methods are those of `Limiter` in `tidegate`. What throws there rejects here. If nobody can be asked, `on_error` decides, and the
@@ -299,6 +299,32 @@ export interface AsyncLimiter<Own = object> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** A limiter whose states are in a store: `RedisLimiter`, or `DurableLimiter` of `tidegate/durable-objects`. */
+export interface FarLimiter extends AsyncLimiter<Options> {
+  check(key: string, options?: CheckOptions): Promise<Decision>;
+  peek(key: string, request?: Request): Promise<Answer>;
+  decide(key: string, request?: Request): Promise<Grant>;
+  acquire(key: string, request?: Request): Promise<HeldGrant>;
+  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
+  reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
+
+  /** Checks the options of middleware, as `prepare` of a `Limiter` does. */
+  prepare<T extends object>(options: T, among?: { isLast: boolean }): T;
+
+  /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
+  keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | memory.Admission;
+
+  /** Decides on a request as middleware does, as `admit` of a `Limiter` does. If the store cannot be asked, `on_error` decides. */
+  admit(key: string, options?: memory.AdmitOptions): Promise<memory.Admission>;
+
+  /**
+   * Gives back what a request was granted: its units come back, and its lease or reservation is released.
+   *
+   * @throws {LimiterError} `UNAVAILABLE` if the store does not answer
+   */
+  giveBack(key: string, admission: memory.Admission): Promise<void>;
+}
+
 /** What `run` resolves to: a grant, which has released its lease, and what the function has returned. */
 export type Ran<T> = HeldGrant & ({
   /** The request passes, so the function was called. */
@@ -331,32 +357,10 @@ export class RedisLimiter {
   constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis | UpstashRedis, options?: RedisLimiterOptions);
 }
 
-export interface RedisLimiter extends AsyncLimiter<Options> {
-  check(key: string, options?: CheckOptions): Promise<Decision>;
-  peek(key: string, request?: Request): Promise<Answer>;
+export interface RedisLimiter extends FarLimiter {
   /** Answers as `peek` does, by default at the policy's cost, and says why: which limit, and which of its rates or gaps. */
   explain(key: string, request?: Request): Promise<Explanation>;
   waitFor(key: string, options?: Omit<memory.WaitOptions, "limits">): Promise<Grant>;
-  decide(key: string, request?: Request): Promise<Grant>;
-  acquire(key: string, request?: Request): Promise<HeldGrant>;
-  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
-  reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
-
-  /** Checks the options of middleware, as `prepare` of a `Limiter` does. */
-  prepare<T extends object>(options: T, among?: { isLast: boolean }): T;
-
-  /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
-  keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | memory.Admission;
-
-  /** Decides on a request as middleware does, as `admit` of a `Limiter` does. If Redis cannot be asked, the policy's `on_error` decides. */
-  admit(key: string, options?: memory.AdmitOptions): Promise<memory.Admission>;
-
-  /**
-   * Gives back what a request was granted: its units come back, and its lease or reservation is released.
-   *
-   * @throws {LimiterError} `UNAVAILABLE` if Redis does not answer
-   */
-  giveBack(key: string, admission: memory.Admission): Promise<void>;
 }
 
 export default RedisLimiter;
