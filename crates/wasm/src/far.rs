@@ -8,7 +8,7 @@ mod said;
 
 use std::sync::Arc;
 
-use tidegate_gate::{Gateway, InvalidKey, Limits, Micros, NamedLimit, Policy};
+use tidegate_gate::{Gateway, InvalidKey, Micros, Policy};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
 #[cfg(feature = "objects")]
 use crate::objects::Tier;
+use crate::policy::limit_names;
 #[cfg(feature = "redis")]
 use crate::redis::Tier;
 
@@ -96,11 +97,7 @@ impl Authority {
     #[wasm_bindgen(js_name = limitNames)]
     #[must_use]
     pub fn limit_names(&self, rule: usize) -> String {
-        let limits = self.policy.limits_of_rule(rule).into_iter().flat_map(Limits::iter);
-        let texts = limits.flat_map(|NamedLimit { name, limit, .. }| {
-            [name.as_str(), "\0", limit.zone_version().unwrap_or_default(), "\0"]
-        });
-        texts.collect()
+        limit_names(&self.policy, rule)
     }
 
     /// The token of the next answer, which then is the last answer.

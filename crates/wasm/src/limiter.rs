@@ -8,8 +8,7 @@ use std::iter;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    CallLimits, Gateway, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, NamedLimit, Policy,
-    Table,
+    CallLimits, Gateway, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -20,6 +19,7 @@ use crate::failure::Failure;
 use crate::input::{parsed, timestamp};
 use crate::memory::{BYTES_PER_CHARACTER, require_memory};
 use crate::number::{from_quantity, to_quantity};
+use crate::policy::limit_names;
 
 /// The states of many keys under one policy.
 #[wasm_bindgen(js_name = NativeLimiter)]
@@ -146,12 +146,7 @@ impl Limiter {
     #[wasm_bindgen(js_name = limitNames)]
     #[must_use]
     pub fn limit_names(&self, rule: usize) -> String {
-        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
-        let limits = policy.limits_of_rule(rule).into_iter().flat_map(Limits::iter);
-        let texts = limits.flat_map(|NamedLimit { name, limit, .. }| {
-            [name.as_str(), "\0", limit.zone_version().unwrap_or_default(), "\0"]
-        });
-        texts.collect()
+        limit_names(self.last_call.as_ref().unwrap_or(&self.policy), rule)
     }
 
     /// The keys that are limited, out of some places of the table: for each the key, the name of the limit or

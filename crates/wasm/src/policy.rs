@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tidegate_gate::{Gateway, Kind, Policies, Policy, PolicyError, Quoted, Rule};
+use tidegate_gate::{
+    Gateway, Kind, Limits, NamedLimit, Policies, Policy, PolicyError, Quoted, Rule,
+};
 
 use crate::failure::Failure;
 
@@ -43,6 +45,15 @@ fn choose(file: &Policies, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
             name.map_or("none".into(), |name| Quoted(name).to_string()),
         ))
     })
+}
+
+/// The names of the limits of a rule, and beside each the version of its time zone's data or nothing, for JavaScript to split at zeros.
+pub(crate) fn limit_names(policy: &Policy, rule: usize) -> String {
+    let limits = policy.limits_of_rule(rule).into_iter().flat_map(Limits::iter);
+    let texts = limits.flat_map(|NamedLimit { name, limit, .. }| {
+        [name.as_str(), "\0", limit.zone_version().unwrap_or_default(), "\0"]
+    });
+    texts.collect()
 }
 
 /// Whether the key has a limit of this kind.
