@@ -211,17 +211,17 @@ mod tests {
 
     use super::*;
 
-    /// A call that writes one record of each of two keys.
     #[test]
     fn a_name_has_the_slot_of_a_cluster() {
         // as the client `ioredis` finds them
         for (name, expected) in
             [("foo", 12_182), ("p:{foo}:1", 12_182), ("{}a", 10_875), ("{bar", 4_015)]
         {
-            assert_eq!(super::slot(name.as_bytes()), expected, "{name}");
+            assert_eq!(slot(name.as_bytes()), expected, "{name}");
         }
     }
 
+    /// A call that writes one record of each of two keys.
     fn call() -> Call {
         let policy = r#"{"limits":[{"algorithm":"fixed_window","limit":2,"period":"1m"}]}"#;
         let policy = Arc::new(Policy::parse("login", policy).unwrap());
