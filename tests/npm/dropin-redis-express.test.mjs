@@ -93,6 +93,9 @@ test("two stores share the hits of a client, and that of the library stays apart
   const of = (places) => hits.filter((_, place) => places.includes(place % 3)).sort((one, other) => one - other);
   assert.deepEqual(of([0, 1]), Array.from({ length: 60 }, (_, place) => place + 1));
   assert.equal(of([2]).at(-1), 30);
+  const other = new OwnStore({ client: io, prefix: "other:" });
+  other.init({ windowMs: 60_000 });
+  assert.equal((await other.increment("a")).totalHits, 1, "another prefix counts apart");
 });
 
 test("the store has the members that express-rate-limit needs, by `import` and by `require`", () => {

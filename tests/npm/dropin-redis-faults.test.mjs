@@ -117,6 +117,8 @@ test("Redis hangs: a request of Upstash passes after the timeout as with theirs,
   redis.server.kill("SIGCONT");
   const until = Date.now() + 10_000;
   while ((await outcome(hanging.limit("a"))).resolved?.success !== false) assert.ok(Date.now() < until);
+  client.disconnect();
+  await assert.rejects(hanging.limit("b"), { code: "UNAVAILABLE" }, "Redis has answered since, so a failure is an error again");
 });
 
 describe("a reply that Redis never gives is an error, and nothing is granted", () => {

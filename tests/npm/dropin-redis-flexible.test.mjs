@@ -92,6 +92,29 @@ test("execEvenly delays as theirs does", async (t) => {
   }
 });
 
+test("a key that is blocked in memory is refused without Redis, until all such keys are asked about again", async () => {
+  const options = { points: 1, duration: 100, inMemoryBlockOnConsumed: 1 };
+  for (const limiter of pair(options)) {
+    const elsewhere = new limiter.constructor({ storeClient: io, ...options, keyPrefix: limiter.keyPrefix });
+    await limiter.consume("a");
+    await elsewhere.delete("a");
+    await assert.rejects(limiter.consume("a"), (refused) => refused.msBeforeNext > 0);
+    limiter.deleteInMemoryBlockedAll();
+    assert.equal((await limiter.consume("a")).consumedPoints, 1);
+  }
+});
+
+test("a limiter blocks at most 10,000 keys in memory, and then asks about the oldest one again", async () => {
+  const options = { points: 1, duration: 10_000, inMemoryBlockOnConsumed: 1 };
+  const [, limiter] = pair(options);
+  const elsewhere = new own.RateLimiterRedis({ storeClient: io, ...options, keyPrefix: limiter.keyPrefix });
+  for (let first = 0; first < 10_000; first += 200) await Promise.all(Array.from({ length: 200 }, (_, place) => limiter.consume(first + place)));
+  await elsewhere.delete(0);
+  await assert.rejects(limiter.consume(0), own.RateLimiterRes);
+  await limiter.consume("one more");
+  assert.equal((await limiter.consume(0)).consumedPoints, 1);
+});
+
 test("wrappers take a limiter in Redis", async () => {
   const [, limiter] = pair({ points: 2, duration: 100 });
   const [, burst] = pair({ points: 1, duration: 100 });

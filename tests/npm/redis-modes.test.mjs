@@ -120,6 +120,8 @@ for (;;) {
 test("a process that is killed loses the units that it holds, and nothing is granted twice", async () => {
   writeFileSync(join(folder, "asker.mjs"), ASKER);
   const own = prefix();
+  const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info("commandstats"))?.[1] ?? 0);
+  const before = await calls();
   let granted = 0;
   for (let killed = 0; killed < 3; killed++) {
     const asker = spawn(process.execPath, ["asker.mjs", JSON.stringify(LENT), redis.path, own], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
@@ -133,6 +135,8 @@ test("a process that is killed loses the units that it holds, and nothing is gra
   const limiter = new RedisLimiter(LENT, client, { prefix: own });
   const { remaining } = await limiter.peek("a");
   assert.ok(granted >= 600, `${granted}`);
+  const made = await calls() - before;
+  assert.ok(made < granted / 2, `${made} calls for ${granted} grants: the processes held units`);
   const lost = 2_000 - remaining - granted;
   assert.ok(lost >= 0 && lost <= 3 * (50 + 1), `${lost} units are lost`);
 });
