@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -49,6 +50,18 @@ test("the tarball has exactly the files that are needed", () => {
     "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "policy.d.ts", "redis.d.ts", "remote.d.ts", "slim.d.ts", "template/package.json", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
   ].sort());
+});
+
+test("no file names a folder of the machine that built it", () => {
+  const workspace = fileURLToPath(new URL("../../", import.meta.url));
+  const folders = [workspace, join(homedir(), ".cargo"), process.env.CARGO_HOME, join(homedir(), ".rustup")].filter(Boolean);
+  for (const name of readdirSync(installed, { recursive: true })) {
+    if (!statSync(join(installed, name)).isFile()) continue;
+    const text = readFileSync(join(installed, name), "latin1");
+    const modules = [...text.matchAll(/"(AGFzbQ[\w+/]{1000,}=*)"/g)].map(([, module]) => Buffer.from(module, "base64").toString("latin1"));
+    if (name === "dist/node/all.js") assert.equal(modules.length, 1, "the module of Node is read");
+    for (const part of [text, ...modules]) assert.deepEqual(folders.filter((folder) => part.includes(folder)), [], name);
+  }
 });
 
 test("the package exports the limiter, the reporter and the errors", async () => {

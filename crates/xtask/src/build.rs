@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 
 use self::worker_files::worker_files;
 use crate::install;
-use crate::run::{cargo, command, root, step, target};
+use crate::run::{cargo, cargo_home, command, root, step, target};
 
 mod npm;
 // the host starts the same files, but `xtask` does not build the host
@@ -154,6 +154,9 @@ fn wasm_by(package: &str, profile: &str, features: &str, options: &[&str]) -> Re
     let mut build = cargo(&["rustc", "--lib", "--crate-type", "cdylib", "--profile", profile]);
     build.args(["--target", triple, "--package", package]);
     build.args(["--no-default-features", "--features", features]).args(options);
+    // a panic in a published module names the file of a crate, not the home of who has built it
+    let remap = format!("--remap-path-prefix={}=cargo", cargo_home()?.display());
+    build.arg("--config").arg(format!("target.{triple}.rustflags={:?}", [remap]));
     step(&format!("build {package} for wasm"), &mut build)?;
     let file = format!("{}.wasm", package.replace('-', "_"));
     Ok(target()?.join(triple).join(profile).join(file))

@@ -27,6 +27,12 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(&cargo, arguments)
 }
 
+/// The folder in which cargo keeps the sources of crates.
+pub(crate) fn cargo_home() -> Result<PathBuf> {
+    let home = || std::env::home_dir().map(|home| home.join(".cargo"));
+    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home).context("no home directory")
+}
+
 /// What cargo says of the workspace.
 pub(crate) fn metadata() -> Result<Value> {
     metadata_of(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))

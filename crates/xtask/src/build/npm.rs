@@ -154,15 +154,14 @@ const TOML: [Script; 4] = [
 /// Puts a script together. The names of its classes and functions stay, because errors and debuggers show them.
 fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()> {
     let format = if script.file.ends_with(".cjs") { "--format=cjs" } else { "--format=esm" };
-    let alias = |name, file| format!("--alias:{name}={}", bound.join(file).display());
+    let made = [("native", "js"), ("module", "wasm"), ("text", "txt"), ("order", "json")];
     let mut esbuild = command(ESBUILD, &["--bundle", "--sourcemap", "--log-level=warning"]);
     esbuild
         .args(["--minify-syntax", format])
         .args(script.options)
         .args(["--loader:.wasm=binary", "--external:./tidegate.wasm*"])
         .arg("--log-override:empty-import-meta=silent") // only in a function that nobody calls
-        .args([alias("#native", "tidegate.js"), alias("#module", "tidegate.wasm")])
-        .args([alias("#text", "tidegate.txt"), alias("#order", "tidegate.json")])
+        .args(made.map(|(name, ending)| alias(name, &bound.join(format!("tidegate.{ending}")))))
         .arg(package.join(script.entry))
         .arg(format!("--outfile={}", to.display()));
     step(&format!("bundle {}", script.file), &mut esbuild)?;
