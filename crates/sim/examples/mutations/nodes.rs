@@ -9,7 +9,7 @@ const REFUSALS: &str = "crates/tier/src/cache/refusals.rs";
 const REPORTS: &str = "crates/tier/src/cache/reports.rs";
 const OUTBOX: &str = "crates/tier/src/wire/outbox.rs";
 const NODE: &str = "crates/tier/src/node.rs";
-const BLOCK: &str = "crates/gate/src/state/block.rs";
+const BLOCK: &str = "crates/gate/src/state/key_state.rs";
 const DECIDE: &str = "crates/gate/src/decide/operate.rs";
 const CONNECTIONS: &str = "crates/gate/src/limit/connections.rs";
 
