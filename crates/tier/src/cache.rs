@@ -78,7 +78,6 @@
 //! assert_eq!(asked, 4, "the node repeated the refusal at 2 s and 10 s");
 //! ```
 
-mod answer;
 mod ask;
 mod entry;
 mod held;
@@ -94,9 +93,8 @@ use core::iter;
 use hashbrown::HashTable;
 use tidegate_gate::{KeyHasher, Limits, Micros, Operation, Resolved, Rule, Timestamp, never};
 
-pub use answer::{Counts, Kind, LocalVerdict};
 use ask::Next;
-pub use ask::{NodeStep, Options, Transmit, VerdictOf};
+pub use ask::{Counts, Kind, LocalVerdict, NodeStep, Options, Transmit, VerdictOf};
 use entry::{Entry, hash, part, relaxes};
 pub use held::OFTEN;
 use reporter::master;

@@ -6,8 +6,7 @@ use tidegate_gate::{
     Allowance, Budget, BudgetConfig as Config, Id, Limiter, Micros, Unspent, Usage, Verdict,
 };
 
-use super::answer::{self, LocalVerdict};
-use super::ask::VerdictOf;
+use super::ask::{self, LocalVerdict, VerdictOf};
 
 /// After this many requests on a key within the time of a budget, a node asks for units.
 pub const OFTEN: u32 = 8;
@@ -64,7 +63,7 @@ impl Units {
         let lease = self.lease.as_ref()?;
         let Allowance { left, granted_at, .. } = lease.allowance;
         let elapsed = Micros(at.0.saturating_sub(lease.sent.0));
-        Some(LocalVerdict::spent(&lease.verdict, answer::Held { granted_at, left, elapsed }))
+        Some(LocalVerdict::spent(&lease.verdict, ask::Held { granted_at, left, elapsed }))
     }
 
     /// The operation by which the node asks for units and gives back the rest of the last ones; `None` if it was not

@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 
 use tidegate_gate::{Kind, Limits, Micros, Request, Verdict};
 
-use super::answer::LocalVerdict;
-use super::ask::VerdictOf;
+use super::ask::{LocalVerdict, VerdictOf};
 
 /// How many refusals of a key are remembered, each for another cost.
 const MOST: usize = 3;

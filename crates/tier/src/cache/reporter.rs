@@ -8,8 +8,7 @@ use tidegate_gate::{
     Decision, Limit, Limiter, Limits, Micros, Probability, Request, Resolved, Timestamp, Verdict,
 };
 
-use super::answer::LocalVerdict;
-use super::ask::VerdictOf;
+use super::ask::{LocalVerdict, VerdictOf};
 
 /// An account: what the node was offered and has not reported, and what the authority said last.
 #[derive(Debug)]
