@@ -67,7 +67,6 @@
 //! ```
 
 mod ask;
-mod on_failure;
 mod partition;
 mod partitions;
 mod swap;
@@ -84,12 +83,11 @@ use tidegate_gate::{
 
 use crate::count::less;
 use crate::outage::{Outage, Owed, Told};
-use ask::Completion;
-pub use ask::{Failure, Options, Queued, SwapOutcome};
-use on_failure::OnFailure;
+use ask::{Completion, OnFailure};
+pub use ask::{Failure, Options, Queued};
 use partitions::{Left, Partitions};
 use swap::expires_at;
-pub use swap::{Swap, SwapEntry};
+pub use swap::{Swap, SwapEntry, SwapOutcome};
 
 /// Decides the operations on the partitions of one store. The [module](self) says how to drive it.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! What an authority is asked, and what comes of it.
 
-use alloc::vec::Vec;
+use tidegate_gate::{
+    Limits, Micros, Operation, Resolved, Timestamp, Transaction, TransactionError, Verdict,
+};
 
-use crate::outage;
-use tidegate_gate::{Limits, Micros, Operation, Resolved, Timestamp, TransactionError, Verdict};
+use crate::outage::{self, Outage};
 
 /// How an authority uses memory and time.
 #[derive(Clone, Copy, Debug)]
@@ -94,20 +95,37 @@ pub enum Failure<E> {
     Store(E),
 }
 
-/// What became of the records of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SwapOutcome<E> {
-    /// All records were as expected, and the writes are stored.
-    Swapped,
-    /// These bytes were found, at least one of them not as expected. Nothing was written. One element for
-    /// each of [`Authority::records`](super::Authority::records), in their order.
-    Found(Vec<Option<Vec<u8>>>),
-    /// These bytes were found, and the store refused to write. Nothing was written. What the bytes refuse
-    /// stays refused.
-    Refused(Vec<Option<Vec<u8>>>, E),
-    /// The store did not answer, or not as expected. Nobody knows what was written.
-    Failed(E),
-}
-
 /// An answer and the token of its operation.
 pub(super) type Completion<T, E> = (T, Result<Verdict, Failure<E>>);
+
+/// Answers operations that the store has not done.
+pub(super) struct OnFailure<'a> {
+    /// The shares of the node; `None` for an only writer, which is no node.
+    pub(super) outage: Option<&'a mut Outage>,
+    /// The time of the driver's clock.
+    pub(super) now: Option<Timestamp>,
+}
+
+impl OnFailure<'_> {
+    /// The verdict of the node's share, or else the failure. `known` knows what the store last held.
+    pub(super) fn answer<T, E: Clone>(
+        &mut self,
+        asked: &Queued<T>,
+        known: Option<&Transaction>,
+        failure: &Failure<E>,
+    ) -> Result<Verdict, Failure<E>> {
+        self.share(asked, known).unwrap_or_else(|| Err(failure.clone()))
+    }
+
+    /// The verdict of the node's share; `None` if the node cannot decide.
+    pub(super) fn share<T, E>(
+        &mut self,
+        asked: &Queued<T>,
+        known: Option<&Transaction>,
+    ) -> Option<Result<Verdict, Failure<E>>> {
+        let Queued { resolved, operation, .. } = asked;
+        let outage = self.outage.as_deref_mut()?;
+        let verdict = outage.decide(resolved, asked.time(self.now), operation, known)?;
+        Some(verdict.map_err(Failure::Transaction))
+    }
+}

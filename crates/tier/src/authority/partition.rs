@@ -13,8 +13,7 @@ use tidegate_gate::{
     Timestamp, Transaction, TransactionError, Used, Verdict, Write, never,
 };
 
-use super::ask::{Completion, Failure, Queued};
-use super::on_failure::OnFailure;
+use super::ask::{Completion, Failure, OnFailure, Queued};
 use crate::count::less;
 
 /// How many operations may wait for one partition.
@@ -40,7 +39,7 @@ pub(super) struct Partition<T> {
     pub(super) name: CompactString,
     is_only_writer: bool,
     pub(super) transaction: Transaction,
-    /// The joined of the key that was asked about last.
+    /// The slots of the key that was asked about last.
     joined: Option<KeySlots>,
     /// `None` while nothing waits.
     busy: Option<Box<Queue<T>>>,

@@ -1,4 +1,4 @@
-//! A swap: the records that the store compares and writes, and how long it keeps them.
+//! A swap: the records that the store compares and writes, how long it keeps them, and what became of them.
 
 use alloc::vec::Vec;
 
@@ -26,6 +26,21 @@ pub struct SwapEntry<'s> {
     /// How long the store must keep the record from now on at least; `None` if it keeps the record that long
     /// already. The store must never shorten the time that it keeps a record.
     pub ttl: Option<Micros>,
+}
+
+/// What became of the records of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwapOutcome<E> {
+    /// All records were as expected, and the writes are stored.
+    Swapped,
+    /// These bytes were found, at least one of them not as expected. Nothing was written. One element for
+    /// each of [`Authority::records`](super::Authority::records), in their order.
+    Found(Vec<Option<Vec<u8>>>),
+    /// These bytes were found, and the store refused to write. Nothing was written. What the bytes refuse
+    /// stays refused.
+    Refused(Vec<Option<Vec<u8>>>, E),
+    /// The store did not answer, or not as expected. Nobody knows what was written.
+    Failed(E),
 }
 
 impl<'s> SwapEntry<'s> {
