@@ -51,13 +51,13 @@ impl Default for Options {
     }
 }
 
-/// An operation on a key.
+/// An operation that waits for its answer: at the authority, or on a node as [`Outgoing`](crate::wire::Outgoing).
 #[derive(Clone, Debug)]
-pub struct Queued<T> {
+pub struct Queued<T, N = Timestamp> {
     /// The key.
     pub resolved: Resolved,
     /// The time of the operation.
-    pub now: Timestamp,
+    pub now: N,
     /// When it was asked, by a clock that never goes back.
     pub at: Micros,
     /// The operation.

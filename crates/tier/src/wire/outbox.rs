@@ -7,11 +7,12 @@ use core::cmp::Ordering;
 use core::{fmt, mem};
 
 use compact_str::CompactString;
-use tidegate_gate::{Id, Micros, Operation, Policy, Resolved, Timestamp, Verdict};
+use tidegate_gate::{Id, Micros, Policy, Resolved, Timestamp, Verdict};
 
 use super::Failure;
 use super::bytes::WireError;
 use super::message::{Item, Name, QuestionWriter, Reply};
+use crate::authority::Queued;
 use crate::cache::VerdictOf;
 use crate::count::less;
 
@@ -59,21 +60,10 @@ impl NodeOptions {
     }
 }
 
-/// An operation for which a node asks the authority.
-#[derive(Clone, Debug)]
-pub struct Outgoing<T> {
-    /// The key.
-    pub resolved: Resolved,
-    /// The operation.
-    pub operation: Operation,
-    /// The time to decide at, for tests. Without it, the authority decides at its own time.
-    pub now: Option<Timestamp>,
-    /// When [`NodeCache::ask`](crate::NodeCache::ask) or [`NodeCache::poll_transmit`](crate::NodeCache::poll_transmit) was called for
-    /// the operation, by a clock that never goes back.
-    pub at: Micros,
-    /// What the answer carries back.
-    pub token: T,
-}
+/// An operation for which a node asks the authority, since the call of [`NodeCache::ask`](crate::NodeCache::ask) or
+/// [`NodeCache::poll_transmit`](crate::NodeCache::poll_transmit) for it. Only a test environment gives it a time; without one, the authority
+/// decides at its own time.
+pub type Outgoing<T> = Queued<T, Option<Timestamp>>;
 
 /// What came of an operation.
 #[derive(Clone, Debug)]
