@@ -17,7 +17,6 @@ extern crate alloc;
 extern crate std;
 
 mod as_json;
-mod bounded;
 mod error;
 mod form;
 mod json;
@@ -31,11 +30,10 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 pub use as_json::Translation;
-pub use bounded::{Bounded, MAX_EXACT};
 pub use error::Error;
 #[doc(hidden)]
 pub use form::name_of;
-pub use form::{Fields, Form, Read, repeated};
+pub use form::{Bounded, Fields, Form, MAX_EXACT, Read, repeated};
 pub use json::json;
 pub use quote::Quoted;
 #[cfg(feature = "toml")]
