@@ -1,4 +1,4 @@
-//! One HTTP request: the machine of `tidegate_http`, fed with what JavaScript brings.
+//! One HTTP request: the machine of `tidegate_http`, fed with what JavaScript brings, and what JavaScript must do next.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -77,6 +77,39 @@ extern "C" {
     /// Whether each body that comes is for a call, so that a request needs to begin only once.
     #[wasm_bindgen(method, setter)]
     fn set_body(this: &Needs, needs: bool);
+}
+
+/// What JavaScript must do next with an exchange.
+#[wasm_bindgen]
+#[derive(Clone, Copy, Debug)]
+pub enum NextStep {
+    /// Finish it.
+    Finish = 0,
+    /// Send the questions that are due, and finish it meanwhile: the node itself asks them.
+    Send = 1,
+    /// Send the questions that are due, and finish it when the replies have come.
+    Wait = 2,
+    /// Read the body, and begin again with it.
+    Body = 3,
+    /// Let WebAssembly await what it waits for, by `proceed`.
+    Await = 4,
+}
+
+impl NextStep {
+    /// How many bits a step takes.
+    pub(crate) const BITS: u32 = 3;
+
+    /// The number of the exchange, and this behind it, in 32 bits.
+    pub(crate) const fn of(self, exchange: u32) -> u32 {
+        let next = match self {
+            Self::Finish => 0,
+            Self::Send => 1,
+            Self::Wait => 2,
+            Self::Body => 3,
+            Self::Await => 4,
+        };
+        exchange << Self::BITS | next
+    }
 }
 
 #[wasm_bindgen]

@@ -12,10 +12,9 @@ use worker::Env;
 
 use crate::bindings::Bindings;
 use crate::clock::whole;
-use crate::exchange::{InForce, Needs, OwnRequest, Request, parts, random};
+use crate::exchange::{InForce, Needs, NextStep, OwnRequest, Request, parts, random};
 use crate::fields::Fields;
 use crate::node::{self, End, Held, Node, with};
-use crate::step::NextStep;
 
 /// How long an exchange waits for another one's call before it looks by itself whether it can go on.
 const LONGEST_TURN_MS: u32 = 2_000;

@@ -16,7 +16,7 @@ use worker::worker_sys::DurableObjectState;
 use worker::{Env, State};
 
 use crate::alarm::{Alarm, Expired};
-use crate::call::questions;
+use crate::call::{STORAGE_FAILED, questions};
 use crate::clock::{Clock, number, timestamp};
 use crate::fields::Fields;
 use crate::log::log_error;
@@ -33,9 +33,6 @@ const REPLIES: usize = 1 << 20;
 
 /// How much longer an object keeps states if callers give the times: a replay may take this long.
 const TTL_MARGIN: Micros = Micros(86_400_000_000);
-
-/// What callers learn of a storage that refuses to read or write.
-pub(crate) const STORAGE_FAILED: &str = "its storage failed";
 
 fn inbox() -> Inbox<()> {
     Inbox::new(AuthorityOptions {

@@ -15,8 +15,6 @@ mod body;
 #[cfg(any(target_arch = "wasm32", test))]
 mod call;
 #[cfg(target_arch = "wasm32")]
-mod carry;
-#[cfg(target_arch = "wasm32")]
 mod clock;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod closed;
@@ -61,8 +59,6 @@ mod rows;
 mod rpc;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod sockets;
-#[cfg(all(target_arch = "wasm32", feature = "api"))]
-mod step;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod token;
 #[cfg(target_arch = "wasm32")]

@@ -6,7 +6,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 use worker::Env;
 
-use crate::carry;
+use crate::call;
 use crate::clock::whole;
 use crate::policies;
 use crate::variables::trusts_caller_time;
@@ -35,7 +35,7 @@ impl Objects {
     #[must_use]
     pub fn transmit(limiter: &mut Authority, hash: &str, at: f64) -> String {
         let prefix = limiter.prefix().to_owned();
-        carry::transmit(limiter.outbox(), &prefix, |_| hash.to_owned(), Micros(whole(at)))
+        call::transmit(limiter.outbox(), &prefix, |_| hash.to_owned(), Micros(whole(at)))
     }
 
     /// Takes the reply of an object to the questions with these numbers. No reply, or one that cannot be read, leaves their
@@ -48,7 +48,7 @@ impl Objects {
         at: f64,
     ) {
         let reply = reply.unwrap_or_default();
-        carry::reply(limiter.outbox(), numbers, &reply, cause, Micros(whole(at)));
+        call::reply(limiter.outbox(), numbers, &reply, cause, Micros(whole(at)));
     }
 
     /// Gives up the questions that have waited for longer than the deadline of the limiter.

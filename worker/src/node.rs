@@ -15,13 +15,12 @@ use tidegate_tier::{cache, outage};
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
-use crate::carry;
+use crate::call;
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{InForce, Needs, OwnRequest};
+use crate::exchange::{InForce, Needs, NextStep, OwnRequest};
 use crate::log::log_error;
 use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
-use crate::step::NextStep;
 use crate::watch::Watch;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
@@ -244,14 +243,14 @@ impl Node {
         // An empty name means the deployed revision. A forgotten revision has a name of its own, which no object finds, so its questions
         // fail and no object decides on them by other rules.
         let revision_of = |policy: &_| policies::hash_of(policy).unwrap_or_default();
-        let calls = carry::transmit(self.asks.outbox(), "", revision_of, at);
+        let calls = call::transmit(self.asks.outbox(), "", revision_of, at);
         self.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
         calls
     }
 
     /// Takes the reply to the questions with these numbers.
     pub(crate) fn reply(&mut self, asked: &str, reply: &str, cause: &JsValue, at: Micros) {
-        carry::reply(self.asks.outbox(), asked, reply, cause, at);
+        call::reply(self.asks.outbox(), asked, reply, cause, at);
         self.settle(cause);
         self.wake_next();
     }

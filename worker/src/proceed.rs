@@ -9,10 +9,9 @@ use web_sys::Request;
 use worker::Env;
 
 use crate::body::copied;
-use crate::exchange::random;
+use crate::exchange::{NextStep, random};
 use crate::isolate::Isolate;
 use crate::node::{Running, Waits, with};
-use crate::step::NextStep;
 use crate::{revisions, token};
 
 #[wasm_bindgen]
