@@ -113,10 +113,7 @@ pub struct Keyed<'k> {
 #[derive(Clone, Debug)]
 struct Wants {
     policy: Arc<Policy>,
-    cost: u64,
-    class: Option<String>,
-    signal_ppm: Option<Ppm>,
-    reserves: bool,
+    ask: Ask,
 }
 
 /// What a request asks of the policies beside the one whose key comes next, in the order in which they decide.
@@ -131,8 +128,8 @@ struct Others {
 impl Keyless {
     /// `GET /v1/gate`
     pub(crate) fn of_gate(policy: &Arc<Policy>, cost: u64, class: Option<String>) -> Self {
-        let wants =
-            Wants { policy: Arc::clone(policy), cost, class, signal_ppm: None, reserves: false };
+        let ask = ask_of(false, Some(Bounded::clamped(cost)), class, None);
+        let wants = Wants { policy: Arc::clone(policy), ask };
         Self { wants, form: Form::Gate, metering: None, estimate: None, others: None }
     }
 
@@ -147,14 +144,11 @@ impl Keyless {
         let metering = route.metering().cloned();
         let estimate = metering.as_ref().and_then(|metering| Estimate::of(metering, head));
         let wants = |each: &RoutePolicy| {
-            let policy = each.policy();
-            Wants {
-                policy: Arc::clone(policy),
-                cost: route.cost().unwrap_or(policy.cost().stated()),
-                class: each.class().map(String::from),
-                signal_ppm: None,
-                reserves: metering.is_some() && policy.reservations().is_some(),
-            }
+            let policy = Arc::clone(each.policy());
+            let reserves = metering.is_some() && policy.reservations().is_some();
+            let cost = route.cost().map(Bounded::clamped);
+            let ask = ask_of(reserves, cost, each.class().map(String::from), None);
+            Wants { policy, ask }
         };
         let others = (!rest.is_empty()).then(|| {
             let unkeyed = rest.iter().map(|each| (wants(each), found(each.policy()))).collect();
@@ -246,9 +240,9 @@ impl Keyless {
 impl Wants {
     fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
         let Keyed { cost, class, signal_ppm, reserves, .. } = *asked;
-        let (cost, class) = (cost.unwrap_or(policy.cost().stated()), class.map(String::from));
         let signal_ppm = signal_ppm.map(|signal| Bounded::clamped(signal.into()));
-        Self { policy: Arc::clone(policy), cost, class, signal_ppm, reserves }
+        let ask = ask_of(reserves, cost.map(Bounded::clamped), class.map(String::from), signal_ppm);
+        Self { policy: Arc::clone(policy), ask }
     }
 
     fn check(
@@ -257,16 +251,26 @@ impl Wants {
         estimate: Option<u64>,
         random: Chance<'_>,
     ) -> Result<Check, Response> {
-        let Self { policy, cost, class, signal_ppm, reserves } = self;
-        let cost = estimate.filter(|_| reserves).unwrap_or(cost);
-        let cost = Some(Bounded::clamped(cost));
-        let ask = match reserves {
-            true => Ask::Reserve(ReserveForm { cost, class, signal_ppm, ..ReserveForm::default() }),
-            false => Ask::Check(CheckForm { cost, class, signal_ppm, ..CheckForm::default() }),
-        };
+        let Self { policy, mut ask } = self;
+        if let (Ask::Reserve(form), Some(estimate)) = (&mut ask, estimate) {
+            form.cost = Some(Bounded::clamped(estimate));
+        }
         let asked = ask.resolve(&policy, key, random);
         let asked = asked.map_err(|error| problem::of(&error, ""))?;
         Ok(Check { asked, now: None, draw: None })
+    }
+}
+
+/// What a request asks. Its cost is an estimate if it `reserves`, and that of the policy by default.
+pub(crate) fn ask_of(
+    reserves: bool,
+    cost: Option<Bounded<0>>,
+    class: Option<String>,
+    signal_ppm: Option<Ppm>,
+) -> Ask {
+    match reserves {
+        true => Ask::Reserve(ReserveForm { cost, class, signal_ppm, ..ReserveForm::default() }),
+        false => Ask::Check(CheckForm { cost, class, signal_ppm, ..CheckForm::default() }),
     }
 }
 

@@ -13,7 +13,7 @@ use tidegate_gate::{
 use super::idempotency::{self, IdempotencyKey};
 use crate::admission;
 use crate::answer::problem::{self, Problem};
-use crate::plan::{Check, FieldForm, Form, Plan};
+use crate::plan::{Check, FieldForm, Form, Plan, ask_of};
 use crate::response::Response;
 use crate::several::keeps_units;
 
@@ -73,11 +73,12 @@ impl Call {
         let checks = items.into_iter().enumerate().map(|(place, item)| match form {
             Form::Batch | Form::AllOrNothing if key.is_some() => Err(idempotency::of_batch()),
             Form::Batch | Form::AllOrNothing => {
-                item.check(policies, random, &alloc::format!("`checks[{place}]`: "))
+                let at = alloc::format!("`checks[{place}]`: ");
+                item.target.check(policies, item.ask, random, &at)
             }
             _ => {
                 let names_itself = item.names_itself();
-                let check = item.check(policies, random, "")?;
+                let check = item.target.check(policies, item.ask, random, "")?;
                 match key {
                     Some(key) => key.apply(body, check, names_itself),
                     None => Ok(check),
@@ -110,7 +111,7 @@ impl Call {
     }
 
     fn items(self, node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
-        let one = |target, ask| Ok(([Item { target, ask, draw: None }].into(), Form::Single));
+        let one = |target, ask| Ok(([Item { target, ask }].into(), Form::Single));
         match self {
             Self::Check => check_or_batch(node),
             Self::Acquire => Ok(([node.read()?].into(), Form::Lease)),
@@ -140,8 +141,7 @@ impl Call {
                     draw: None,
                     time_to_live: fields.optional("time_to_live")?,
                 };
-                let (target, draw) = (Target::of(&fields)?, fields.optional("draw")?);
-                Ok(([Item { target, ask: Ask::Reserve(form), draw }].into(), Form::Single))
+                one(Target::of(&fields)?, Ask::Reserve(form))
             }
             Self::Commit(id) => {
                 let fields = node.fields(&["policy", "key", "now_us", "actual"])?;
@@ -180,7 +180,7 @@ impl Call {
             Self::Block(policy, key) => {
                 let fields = node.fields(&["for", "now_us"])?;
                 let ask = Ask::Block { r#for: fields.get("for")? };
-                one(Target { policy, key, now_us: fields.optional("now_us")? }, ask)
+                one(Target { policy, key, now_us: fields.optional("now_us")?, draw: None }, ask)
             }
         }
     }
@@ -203,18 +203,14 @@ fn admit(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
     ])?;
     let (cost, class) = (fields.optional("cost")?, fields.optional("class")?);
     let signal_ppm = fields.optional("signal_ppm")?;
-    let ask = match fields.optional("reserves")? {
-        Some(true) => {
-            Ask::Reserve(ReserveForm { cost, class, signal_ppm, ..ReserveForm::default() })
-        }
-        _ => Ask::Check(CheckForm { cost, class, signal_ppm, ..CheckForm::default() }),
-    };
+    let reserves = fields.optional("reserves")? == Some(true);
+    let ask = ask_of(reserves, cost, class, signal_ppm);
     let form = FieldForm {
         older: fields.optional("headers")?,
         is_one_of_several: fields.optional("one_of_several")? == Some(true),
     };
     let may_come_back = fields.optional("may_come_back")? == Some(true);
-    let item = Item { target: Target::of(&fields)?, ask, draw: fields.optional("draw")? };
+    let item = Item { target: Target::of(&fields)?, ask };
     Ok(([item].into(), Form::Admission { form, may_come_back, answer: admission::answer }))
 }
 
@@ -253,8 +249,6 @@ fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
 struct Item {
     target: Target,
     ask: Ask,
-    /// The caller's own draw. Only a test environment may use it.
-    draw: Option<DrawBits>,
 }
 
 /// One check.
@@ -274,7 +268,7 @@ impl Item {
             signal_ppm: fields.optional("signal_ppm")?,
             draw: None,
         };
-        Ok(Self { target, ask: Ask::Check(form), draw: fields.optional("draw")? })
+        Ok(Self { target, ask: Ask::Check(form) })
     }
 
     /// Whether the server names the lease or the reservation.
@@ -284,25 +278,21 @@ impl Item {
             Ask::Check(CheckForm { lease: None, .. }) | Ask::Reserve(ReserveForm { id: None, .. })
         )
     }
-
-    fn check(self, policies: &Policies, random: Chance<'_>, at: &str) -> Result<Check, Response> {
-        let Self { target, ask, draw } = self;
-        let check = target.check(policies, ask, random, at)?;
-        Ok(Check { draw: draw.map(|bits| Draw(bits.into())), ..check })
-    }
 }
 
-/// The policy, key and time of an operation.
+/// The policy and key of an operation, with the caller's own time and draw, which only a test environment may use.
 pub(super) struct Target {
     pub(super) policy: String,
     pub(super) key: String,
     pub(super) now_us: Option<Bounded<0>>,
+    pub(super) draw: Option<DrawBits>,
 }
 
 impl Target {
     fn of(fields: &Fields<'_, '_>) -> Result<Self, Error> {
         let (policy, key) = (fields.get("policy")?, fields.get("key")?);
-        Ok(Self { policy, key, now_us: fields.optional("now_us")? })
+        let (now_us, draw) = (fields.optional("now_us")?, fields.optional("draw")?);
+        Ok(Self { policy, key, now_us, draw })
     }
 
     pub(super) fn plan(
@@ -323,10 +313,11 @@ impl Target {
         random: Chance<'_>,
         at: &str,
     ) -> Result<Check, Response> {
-        let policy = find(policies, &self.policy, at)?;
-        let asked =
-            ask.resolve(policy, &self.key, random).map_err(|error| problem::of(&error, at))?;
-        Ok(Check { asked, now: self.now_us.map(|now| Timestamp(now.get())), draw: None })
+        let Self { policy, key, now_us, draw } = self;
+        let policy = find(policies, &policy, at)?;
+        let asked = ask.resolve(policy, &key, random).map_err(|error| problem::of(&error, at))?;
+        let now = now_us.map(|now| Timestamp(now.get()));
+        Ok(Check { asked, now, draw: draw.map(|bits| Draw(bits.into())) })
     }
 }
 
