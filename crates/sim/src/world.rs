@@ -15,10 +15,10 @@
 //!   words. Every answer and every stored byte must be the same.
 //! - A ledger counts grants, returned units, leases, signals and reports without the code of the limiters. A limit
 //!   must have a reason to refuse, and must not grant beyond its bound.
-//! - In worlds with reservations the ledger also knows which are live and how the others ended, and does all grants of
-//!   a limit once more with the costs that are known by now. What is reserved is what was committed, was released, has
-//!   expired or is live; what remains, what a commit answers and how long a refusal lasts follow from that. A commit that
-//!   comes again gets the same answer, and in the end nothing is held.
+//! - In worlds with reservations the ledger also knows which are live and how the others ended, and does all grants and
+//!   refunds of a limit once more with the costs that are known by now. A refund gives back nothing that is held. What
+//!   is reserved is what was committed, was released, has expired or is live; what remains, what a commit answers and how
+//!   long a refusal lasts follow from that. A commit that comes again gets the same answer, and in the end nothing is held.
 //! - Each unit that a node spends was taken out of the limits before, by this node, less than the time of its budget
 //!   ago, and is neither spent twice nor given back. So in any span of length L all nodes together grant at most
 //!   what the limits grant in L and this time.

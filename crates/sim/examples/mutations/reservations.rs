@@ -3,6 +3,7 @@
 use super::Mutation;
 
 const KEY: &str = "crates/core/src/hold/key.rs";
+const RESERVABLE: &str = "crates/core/src/hold/reservable.rs";
 const LIST: &str = "crates/core/src/hold/list.rs";
 const BUCKET: &str = "crates/core/src/bucket/holds.rs";
 const FIXED: &str = "crates/core/src/window/fixed.rs";
@@ -13,7 +14,7 @@ const ENTRY: &str = "crates/tier/src/cache/entry.rs";
 const CACHE: &str = "crates/tier/src/cache.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 22] = [
+pub(super) const MUTATIONS: [Mutation; 24] = [
     ("a commit is taken twice", KEY,
         "if let Some(Outcome { charged, late, is_final: true }) = ended {", "if false && let Some(Outcome { charged, late, is_final: true }) = ended {"),
     ("a commit charges the estimate", KEY,
@@ -38,6 +39,10 @@ pub(super) const MUTATIONS: [Mutation; 22] = [
         "self.count(LIVE).saturating_add(self.count(ENDED)) < self.room", "self.count(LIVE).saturating_add(self.count(ENDED)) <= self.room"),
     ("a bucket forgets what came after a reservation", BUCKET,
         "before.then(passed, deepest).write_to(holds.since_mut(previous));", "let _ = passed;\n                before.write_to(holds.since_mut(previous));"),
+    ("a refund of a bucket gives back what is held", BUCKET,
+        "let given_back = self.scaled(refund.cost).min(self.spent_if(holds, |_| 0));", "let given_back = self.scaled(refund.cost).min(Level::of(state).spent);"),
+    ("a refund of a window gives back what is held", RESERVABLE,
+        "refund.cost.min(counted.saturating_sub(held))", "{ let _ = held; refund.cost.min(counted) }"),
     ("a release gives a window back too much", FIXED,
         "let count = counter.count.saturating_sub(counted).saturating_add(actual);", "let count = counter.count.saturating_sub(counted).saturating_add(actual).saturating_sub(u64::from(actual == 0));"),
     ("a state with reservations expires with its units", HOLD,

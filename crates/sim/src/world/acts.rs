@@ -40,10 +40,6 @@ impl Acts {
         if reserves {
             acts.0[RESERVE] += 20;
             acts.0[FINISH] += 20;
-            // units that come back in another way hide what the ledger can tell of reservations
-            if draws.flip() {
-                acts.0[REFUND] = 0;
-            }
         }
         acts
     }

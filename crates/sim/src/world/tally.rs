@@ -134,13 +134,14 @@ const OUTAGE: [&str; 8] = [
 ];
 
 /// The situations of reservations.
-const RESERVED: [&str; 16] = [
+const RESERVED: [&str; 17] = [
     "a bucket was that of a replay",
     "a commit came after the end",
     "a commit came again",
     "a commit came of what nobody reserved",
     "a commit was above its estimate",
     "a later payer paid",
+    "a refund left what is held",
     "a reservation came again",
     "a reservation expired",
     "a reservation found no place",

@@ -92,7 +92,14 @@ impl Reserved {
                 (Says::Nothing, 0)
             }
             Operation::Refund(0) => (Says::Nothing, 0),
-            Operation::Refund(_) | Operation::Budget(_) => {
+            Operation::Refund(units) => {
+                let is_less = self.units.give_back(config.counter(), now, *units);
+                if is_less && !self.live.is_empty() {
+                    tally.add("a refund left what is held");
+                }
+                (Says::Nothing, 0)
+            }
+            Operation::Budget(_) => {
                 self.units.lose(config.counter(), now);
                 (Says::Nothing, 0)
             }

@@ -28,6 +28,8 @@ struct Grant {
     /// The units when it was granted, and those that it has cost.
     taken: u64,
     units: u64,
+    /// What came back at this time, in place of a grant: units, or of a bucket 1/period of units.
+    back: u128,
     /// It may still turn out to have cost another number of units.
     is_held: bool,
 }
@@ -66,7 +68,7 @@ impl Units {
 
     /// Units are taken. Returns the number of the grant.
     pub(super) fn take(&mut self, at: u64, units: u64, is_held: bool) -> usize {
-        self.grants.push_back(Grant { at, taken: units, units, is_held });
+        self.grants.push_back(Grant { at, taken: units, units, back: 0, is_held });
         self.first + self.grants.len() - 1
     }
 
@@ -78,7 +80,45 @@ impl Units {
         }
     }
 
-    /// Units come back in another way than with time, or are forgotten.
+    /// Units that count at this time come back, except those that live reservations hold. Returns whether fewer came back.
+    pub(super) fn give_back<B: Boundaries>(
+        &mut self,
+        counter: &Counter<B>,
+        now: u64,
+        units: u64,
+    ) -> bool {
+        let Some(most) = self.not_held(counter, now).filter(|_| self.is_lost == Lost::No) else {
+            self.lose(counter, now);
+            return false;
+        };
+        let scale = match counter {
+            Counter::TokenBucket(bucket) => bucket.rate().1.0,
+            _ => 1,
+        };
+        let wanted = u128::from(units) * u128::from(scale);
+        let back = wanted.min(most);
+        self.grants.push_back(Grant { at: now, taken: 0, units: 0, back, is_held: false });
+        back < wanted
+    }
+
+    /// What would count with a grant at this time if all that is held had cost nothing, as in [`Grant::back`].
+    fn not_held<B: Boundaries>(&self, counter: &Counter<B>, now: u64) -> Option<u128> {
+        let mut free = self.clone();
+        free.grants.iter_mut().filter(|grant| grant.is_held).for_each(|grant| grant.units = 0);
+        let units = match counter {
+            Counter::Calendar(_) => return None, // no world has one
+            Counter::TokenBucket(bucket) => return Some(free.spent(bucket, now)),
+            Counter::FixedWindow(window) => free.in_window(window, now),
+            Counter::SlidingWindow(window) => {
+                let length = segment(window);
+                free.sum(|at| at / length == now / length)
+            }
+            Counter::SlidingLog(_) => free.sum(|at| at == now),
+        };
+        u128::try_from(units).ok()
+    }
+
+    /// It is not known how many units come back or are forgotten.
     pub(super) fn lose<B: Boundaries>(&mut self, counter: &Counter<B>, now: u64) {
         self.is_lost = match (self.is_lost, counter) {
             (Lost::ForEver, _) => Lost::ForEver,
@@ -237,9 +277,8 @@ impl Units {
 
     /// The units in the whole segments, and those of the trailing segment as far as they still count, rounded up.
     fn in_segments(&self, window: &sliding::Config, now: u64) -> [i128; 2] {
-        let segments = u64::try_from(window.segments()).unwrap_or(u64::MAX);
-        let length = window.period().0 / segments;
-        let trailing = now / length - segments;
+        let length = segment(window);
+        let trailing = now / length - window.period().0 / length;
         let covered = i128::from(length - now % length);
         let weighted = self.sum(|at| at / length == trailing) * covered;
         let weighted = (weighted + i128::from(length) - 1) / i128::from(length);
@@ -253,7 +292,9 @@ impl Units {
 
     fn sum(&self, counts: impl Fn(u64) -> bool) -> i128 {
         let counted = self.grants.iter().filter(|grant| counts(grant.at));
-        counted.map(|grant| i128::from(grant.units)).sum()
+        let units = counted
+            .map(|grant| i128::from(grant.units) - i128::try_from(grant.back).unwrap_or(i128::MAX));
+        units.sum()
     }
 }
 
@@ -263,12 +304,13 @@ impl Before {
         self.spent.saturating_sub(inflow)
     }
 
-    /// The level after a further grant. A debt is at most one more capacity.
+    /// The level after a further grant, or after units came back. A debt is at most one more capacity.
     fn then(self, bucket: &bucket::Config, grant: Grant) -> Self {
         let spent = self.flows_in(bucket, grant.at);
         let taken = u128::from(grant.units) * u128::from(bucket.rate().1.0);
         let deepest = (2 * full(bucket)).max(spent);
-        Self { at: grant.at, spent: (spent + taken).min(deepest) }
+        let spent = (spent + taken).min(deepest).saturating_sub(grant.back);
+        Self { at: grant.at, spent }
     }
 }
 
@@ -279,6 +321,11 @@ fn begins(last: Option<Before>, grant: Grant, period: u64) -> Option<Before> {
         true => Some(Before { at: grant.at, spent: 0 }),
         false => last,
     }
+}
+
+/// The length of a segment.
+fn segment(window: &sliding::Config) -> u64 {
+    window.period().0 / u64::try_from(window.segments()).unwrap_or(u64::MAX)
 }
 
 fn full(bucket: &bucket::Config) -> u128 {
