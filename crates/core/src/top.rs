@@ -4,6 +4,10 @@
 //! Streams", ICDT 2005, §3.1. Each of K places counts one item. An item without a place takes the one with the smallest count,
 //! and goes on from that count, which is then the error of its own.
 //!
+//! The lists of several streams are merged after P. Agarwal, G. Cormode, Z. Huang, J. Phillips, Z. Wei, K. Yi, "Mergeable Summaries",
+//! PODS 2012. An item without a place in one of the lists came there at most as often as the smallest count of that list says,
+//! so this count is added to its count and to its error. The K items with the largest counts keep places.
+//!
 //! | symbol | meaning |
 //! |---|---|
 //! | N | number of items that came, [`Top::total`] |
@@ -12,9 +16,10 @@
 //! | `count`, `error` | what its place says, [`Counted`] |
 //!
 //! **Guarantee:** `count` − `error` ≤ f ≤ `count`, and `error` ≤ N / K. Every item with f > N / K has a place. The counts of all
-//! places add up to N.
+//! places add up to N, and after a merge to at most N. All of this holds of any streams that are merged in any order, as if they were
+//! one stream, and of what is counted after a merge.
 //!
-//! One item takes a scan over K places, whatever N is. No count wraps: at [`u64::MAX`] the counts stop.
+//! One item takes a scan over K places, whatever N is, and a merge takes K scans. No count wraps: at [`u64::MAX`] the counts stop.
 //!
 //! ```
 //! use tidegate_core::top::Top;
@@ -67,7 +72,6 @@ impl<T, const K: usize> Top<T, K> {
     pub fn count(&mut self, is: impl Fn(&T) -> bool, item: impl FnOnce() -> T) {
         self.total = self.total.saturating_add(1);
         let mut smallest: Option<&mut Option<Counted<T>>> = None;
-        let count_of = |place: &Option<Counted<T>>| place.as_ref().map_or(0, |own| own.count);
         for place in &mut self.places {
             match place {
                 Some(own) if is(&own.item) => {
@@ -88,6 +92,53 @@ impl<T, const K: usize> Top<T, K> {
         }
     }
 
+    /// Adds what came in another stream. `are_same` says whether two items are the same.
+    pub fn merge(&mut self, other: Self, are_same: impl Fn(&T, &T) -> bool) {
+        self.total = self.total.saturating_add(other.total);
+        let (own_most, other_most) = (self.most_of_others(), other.most_of_others());
+        let mut rest = other.places;
+        for own in self.places.iter_mut().flatten() {
+            let of_same = |place: &&mut Option<Counted<T>>| {
+                place.as_ref().is_some_and(|other| are_same(&own.item, &other.item))
+            };
+            let same = rest.iter_mut().find(of_same).and_then(Option::take);
+            let (count, error) =
+                same.map_or((other_most, other_most), |same| (same.count, same.error));
+            own.add(count, error);
+        }
+        for mut counted in rest.into_iter().flatten() {
+            counted.add(own_most, own_most);
+            let smallest = self.places.iter_mut().min_by_key(|place| count_of(place));
+            if let Some(place) = smallest.filter(|place| count_of(place) < counted.count) {
+                *place = Some(counted);
+            }
+        }
+    }
+
+    /// The most that an item without a place can have come.
+    fn most_of_others(&self) -> u64 {
+        self.places.iter().map(count_of).min().unwrap_or(self.total)
+    }
+
+    /// The places that another process has filled, for [`merge`](Self::merge). Returns `None` if they are more than K, count more than
+    /// `total`, have an item twice, or have an item that never came. `are_same` says whether two items are the same.
+    pub fn of_places(
+        total: u64,
+        counted: impl IntoIterator<Item = Counted<T>>,
+        are_same: impl Fn(&T, &T) -> bool,
+    ) -> Option<Self> {
+        let mut top = Self { total, ..Self::new() };
+        let mut rest = total;
+        for new in counted {
+            rest = rest.checked_sub(new.count)?;
+            let is_known = top.iter().any(|own| are_same(&own.item, &new.item));
+            let is_possible = new.error < new.count && !is_known;
+            *top.places.iter_mut().find(|place| place.is_none()).filter(|_| is_possible)? =
+                Some(new);
+        }
+        Some(top)
+    }
+
     /// How many items have come.
     #[must_use]
     pub const fn total(&self) -> u64 {
@@ -98,4 +149,16 @@ impl<T, const K: usize> Top<T, K> {
     pub fn iter(&self) -> impl Iterator<Item = &Counted<T>> {
         self.places.iter().flatten()
     }
+}
+
+impl<T> Counted<T> {
+    const fn add(&mut self, count: u64, error: u64) {
+        self.count = self.count.saturating_add(count);
+        self.error = self.error.saturating_add(error);
+    }
+}
+
+/// The count of a place; 0 of one that is free.
+fn count_of<T>(place: &Option<Counted<T>>) -> u64 {
+    place.as_ref().map_or(0, |own| own.count)
 }
