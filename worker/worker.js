@@ -210,8 +210,8 @@ export const Keys = keysBy((questions, env) => outlive(() => Isolate.learn(quest
 
 /** The object that keeps the policies which callers have put over the deployed ones. */
 export class Policies extends DurableObject {
-  inForce(deployed, known) {
-    return outlive(() => RevisionStore.in_force(this.ctx, deployed, known));
+  inForce(deployed, known, report, all) {
+    return outlive(() => RevisionStore.in_force(this.ctx, deployed, known, report, all));
   }
 
   file(hash) {

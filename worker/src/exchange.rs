@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tidegate_gate::Timestamp;
-use tidegate_http::{
-    Access, BodyError, Exchange, Head, KeysAs, Limited, LogSecret, Metrics, Server, Status, Watched,
-};
+use tidegate_http::{Access, BodyError, Exchange, Head, Limited, Metrics, Server};
 use tidegate_tier::cache::Counts;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -22,7 +20,7 @@ pub(crate) struct InForce {
     pub(crate) access: Access,
     pub(crate) metrics: Metrics,
     pub(crate) answers: Rc<Counts>,
-    /// What this isolate has refused.
+    /// What this isolate has refused, and has not handed over.
     pub(crate) limited: Rc<RefCell<Limited>>,
     pub(crate) telemetry: Telemetry,
 }
@@ -150,25 +148,11 @@ pub(crate) struct OwnRequest {
 
 impl InForce {
     /// Begins with a request.
-    pub(crate) fn begin(&self, request: OwnRequest, log_secret: &LogSecret) -> Exchange {
+    pub(crate) fn begin(&self, request: OwnRequest) -> Exchange {
         let OwnRequest { request, country, now, body } = request;
         let Revision { policies, tag, .. } = &*self.revision;
         let metrics = &|| self.metrics.text(tag.version, &self.answers.all());
-        let watched = &|what, clear| {
-            let keys = if clear { KeysAs::Clear } else { KeysAs::Hashes(log_secret) };
-            let mut limited = self.limited.borrow_mut();
-            match what {
-                Watched::Top => limited.top(now, keys),
-                Watched::Status => {
-                    let (metrics, local) = (&self.metrics, &self.answers.all());
-                    // the words would be too large for the bundle
-                    let (store, words) = ("object", None);
-                    let status = Status { policies, revision: tag, metrics, store, local, words };
-                    limited.status(now, &status, keys)
-                }
-            }
-        };
-        let server = Server { policies, access: &self.access, revision: tag, metrics, watched };
+        let server = Server { policies, access: &self.access, revision: tag, metrics };
         let (method, url) = (request.method(), request.url());
         let (authority, path, query) = parts(&url);
         let head = Head {

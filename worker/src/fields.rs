@@ -26,6 +26,11 @@ impl<'a> Reader<'a> {
         Self(text)
     }
 
+    /// Whether all fields have been read.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The next field as a number; `None` if it is none.
     pub(crate) fn number(&mut self) -> Option<u64> {
         let mut number: u64 = 0;

@@ -179,6 +179,7 @@ fn unavailable(in_force: &InForce, exchange: &mut Exchange) -> Served {
             }
             Step::Copy => exchange.body(Err(BodyError::Incomplete), &mut random),
             Step::Probe => exchange.probed(Ok(Vec::new())),
+            Step::Watch { .. } => exchange.watched(Err("the Worker began anew".to_owned())),
             Step::Change(_) | Step::Body | Step::Verify(_) => {
                 let response = http::internal_error("the Worker began anew".to_owned());
                 return Served::Response(response);

@@ -34,6 +34,8 @@ mod isolate;
 mod keys;
 #[cfg(all(target_arch = "wasm32", feature = "limiter"))]
 mod limiter;
+#[cfg(all(any(target_arch = "wasm32", test), feature = "api"))]
+mod lists;
 #[cfg(target_arch = "wasm32")]
 mod log;
 #[cfg(any(target_arch = "wasm32", test))]
@@ -65,3 +67,5 @@ mod token;
 mod variables;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod watch;
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
+mod watched;

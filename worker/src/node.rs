@@ -8,7 +8,7 @@ use std::rc::Rc;
 use js_sys::Function;
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
-    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
+    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify, Watched,
 };
 use tidegate_tier::wire::{NodeOptions, Outgoing};
 use tidegate_tier::{cache, outage};
@@ -18,6 +18,7 @@ use crate::bindings::Bindings;
 use crate::call;
 use crate::clock::{Clock, timestamp};
 use crate::exchange::{InForce, Needs, NextStep, OwnRequest};
+use crate::lists::Reporter;
 use crate::log::log_error;
 use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
@@ -58,11 +59,13 @@ pub(crate) struct Node {
     pub(crate) needs: Needs,
     clock: Clock,
     pub(crate) log_secret: LogSecret,
+    /// What it hands over of its lists.
+    pub(crate) reporter: Reporter,
 }
 
 /// An exchange under way.
 pub(crate) struct Running {
-    in_force: Rc<InForce>,
+    pub(crate) in_force: Rc<InForce>,
     pub(crate) exchange: Exchange,
     began: Micros,
     /// The outcomes of the checks that are being decided, and how many are missing.
@@ -92,6 +95,8 @@ pub(crate) enum Waits {
     ForToken(Verify),
     /// For a copy of the body.
     ForCopy,
+    /// For who is limited in the whole Worker.
+    ForLists(Watched, bool),
 }
 
 /// The end of an exchange.
@@ -139,6 +144,7 @@ impl Node {
             next: 0,
             needs,
             clock: Clock::default(),
+            reporter: Reporter::new(random()?),
         })
     }
 
@@ -148,7 +154,7 @@ impl Node {
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
         let running = Running {
-            exchange: self.in_force.begin(request, &self.log_secret),
+            exchange: self.in_force.begin(request),
             in_force: Rc::clone(&self.in_force),
             began: at,
             outcomes: Vec::new(),
@@ -185,7 +191,7 @@ impl Node {
                 self.exchanges.remove(&id);
                 return NextStep::Body;
             }
-            Step::Verify(_) | Step::Copy => return NextStep::Await,
+            Step::Verify(_) | Step::Copy | Step::Watch { .. } => return NextStep::Await,
             Step::Done(served) => running.end = Some(End::Served(served)),
             Step::Probe => {
                 running.exchange.probed(Ok(Vec::new())); // each key has an object of its own, so there is none to ask
@@ -361,6 +367,7 @@ impl Running {
         match self.exchange.step() {
             Step::Verify(token) => Some(Waits::ForToken(token.clone())),
             Step::Copy => Some(Waits::ForCopy),
+            Step::Watch { what, clear } => Some(Waits::ForLists(what, clear)),
             _ => None,
         }
     }

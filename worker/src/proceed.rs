@@ -1,4 +1,4 @@
-//! What an exchange waits for beside its checks: the verification of a token, a copy of the body, or the answer of the object of
+//! What an exchange waits for beside its checks: the verification of a token, a copy of the body, or an answer of the object of
 //! the revisions.
 
 use js_sys::Date;
@@ -36,6 +36,14 @@ impl Isolate {
             Some(Waits::ForCopy) => {
                 let body = copied(&request).await;
                 Ok(go_on(exchange, |running| running.exchange.body(body, &mut random)))
+            }
+            Some(Waits::ForLists(what, clear)) => {
+                let lists = match with(Date::now(), |node, _, _| node.hands_over()) {
+                    true => Some(revisions::ask(&env, true).await),
+                    false => None,
+                };
+                with(Date::now(), |node, now, _| node.watched(exchange, (what, clear), lists, now));
+                Ok(go_on(exchange, |_| {}))
             }
         }
     }

@@ -1,7 +1,10 @@
 //! The object that keeps the revisions of the policy file: the class `Policies` of `worker.js`.
 
+use std::cell::RefCell;
+
 use js_sys::Date;
-use tidegate_http::{Changed, PolicyCall, Revisions};
+use tidegate_gate::Timestamp;
+use tidegate_http::{Changed, PolicyCall, Reports, Revisions};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 use worker::worker_sys::DurableObjectState;
@@ -9,11 +12,17 @@ use worker::{State, Storage};
 
 use crate::clock::timestamp;
 use crate::isolate::text;
+use crate::lists::{self, Report};
 use crate::log::log_error;
 use crate::revisions::in_fields;
 
 /// The name under which the object stores the revisions.
 const STORED: &str = "revisions";
+
+thread_local! {
+    /// In memory alone: to store it would cost a row for each report.
+    static REPORTS: RefCell<Reports> = RefCell::default();
+}
 
 /// The functions that JavaScript calls in the object of the revisions.
 #[wasm_bindgen]
@@ -23,15 +32,31 @@ pub struct RevisionStore;
 #[wasm_bindgen]
 impl RevisionStore {
     /// The revision in force over the deployed file with this hash, as of [`in_fields`]. `undefined` if it is the `known` one,
-    /// of which the caller has heard last.
+    /// of which the caller has heard last. Takes the report of the isolate, if
+    /// it has counted something. With `all` it returns who is limited in all isolates, by their last reports and this one.
     ///
     /// # Errors
-    /// Throws what the storage throws.
+    /// Throws what the storage throws, and with `all` an `Error` if the text is no report. Nothing is counted then.
     pub async fn in_force(
         object: DurableObjectState,
         deployed: String,
         known: String,
+        report: Option<String>,
+        all: bool,
     ) -> Result<Option<String>, JsValue> {
+        let now = timestamp(Date::now());
+        let is_read = report.is_none_or(|report| take(&report, now).is_some());
+        if all && is_read {
+            return Ok(Some(REPORTS.with_borrow_mut(|all| lists::write(all.lists(now)))));
+        }
+        if !is_read {
+            let wrong =
+                JsError::new("expected a report of this version, found another text").into();
+            if all {
+                return Err(wrong);
+            }
+            log_error("a report is ignored", &wrong); // the isolate still needs the policies
+        }
         let revisions = read(&State::from(object).storage()).await?;
         let tag = revisions.tag(&deployed);
         Ok((in_fields(&tag, None) != known).then(|| in_fields(&tag, revisions.file(&deployed))))
@@ -67,6 +92,13 @@ impl RevisionStore {
         }
         Ok(text(&response))
     }
+}
+
+/// Counts a report once; `None` if the text is no report.
+fn take(report: &str, now: Timestamp) -> Option<()> {
+    let Report { of, lists } = lists::read_report(report)?;
+    REPORTS.with_borrow_mut(|all| all.take(of, lists, now));
+    Some(())
 }
 
 /// Revisions that cannot be read must not stop the Worker, so they count as none.

@@ -37,7 +37,13 @@ extern "C" {
     type Store;
 
     #[wasm_bindgen(method, catch, js_name = inForce)]
-    async fn in_force(this: &Store, deployed: &str, known: &str) -> Result<JsValue, JsValue>;
+    async fn in_force(
+        this: &Store,
+        deployed: &str,
+        known: &str,
+        report: Option<String>,
+        all: bool,
+    ) -> Result<JsValue, JsValue>;
 
     #[wasm_bindgen(method, catch)]
     async fn file(this: &Store, hash: &str) -> Result<JsValue, JsValue>;
@@ -91,7 +97,7 @@ impl Isolate {
 /// Asks for the revision in force. A failure leaves the known one in force.
 async fn refresh(env: &Env) {
     let asked = with(Date::now(), |_, _, at| at);
-    match ask(env).await {
+    match ask(env, false).await {
         Ok(Some(revision)) => put_in_force(&revision),
         Ok(None) => {}
         Err(error) => {
@@ -137,13 +143,19 @@ pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
     Ok(())
 }
 
-/// The revision in force, in fields, unless it is known.
-async fn ask(env: &Env) -> Result<Option<String>, JsValue> {
+/// The revision in force, in fields, unless it is known; or who is limited in `all` isolates. Hands over what was counted meanwhile.
+pub(crate) async fn ask(env: &Env, all: bool) -> Result<Option<String>, JsValue> {
     let (store, deployed) = (store(env)?, policies::deployed()?);
-    let heard = with(Date::now(), |node, _, _| in_fields(&node.watch.heard, None));
-    let answer = pin!(store.in_force(&deployed.tag.hash, &heard));
+    let (heard, report) =
+        with(Date::now(), |node, _, _| (in_fields(&node.watch.heard, None), node.report()));
+    let (number, report) = report.unzip();
+    let answer = pin!(store.in_force(&deployed.tag.hash, &heard, report, all));
     match select(answer, Delay::from(DEADLINE)).await {
-        Either::Left((revision, _)) => Ok(revision?.as_string()),
+        Either::Left((answer, _)) => {
+            let answer = answer?.as_string();
+            with(Date::now(), |node, _, _| node.reporter.arrived(number));
+            Ok(answer)
+        }
         Either::Right(_) => {
             Err(JsError::new(&format!("no answer within {} ms", DEADLINE.as_millis())).into())
         }

@@ -34,7 +34,7 @@ pub(crate) fn begin(
     head: &Head<'_>,
     random: Chance<'_>,
 ) -> Result<State, Response> {
-    let Server { policies, access, watched, .. } = *server;
+    let Server { policies, access, .. } = *server;
     let route = Route::of(head.path).ok_or_else(|| {
         let found = Quoted(head.path);
         let detail = alloc::format!("expected a path such as /v1/check, found {found}");
@@ -64,7 +64,7 @@ pub(crate) fn begin(
             if clear {
                 access.check(Scope::Policies, head.header)?;
             }
-            answered(answer_json(200, watched(what, clear)))
+            Ok(State::Watch(what, clear))
         }
         Route::Gate => gate(policies, head, random),
         Route::Post(call) => with_body(call),
@@ -125,6 +125,14 @@ pub(crate) fn ready(version: u64, probed: &Result<Vec<String>, String>) -> Respo
             answer_json(200, body)
         }
         Err(reason) => Problem::NotReady.response(reason.clone()),
+    }
+}
+
+/// The answer to a call about the server itself.
+pub(crate) fn watched(told: Result<String, String>) -> Response {
+    match told {
+        Ok(body) => answer_json(200, body),
+        Err(reason) => Problem::NotReady.response(reason),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::key::token::Verify;
 use crate::plan::{Check, Keyed, Keyless};
 use crate::response::{Headers, Response};
 use crate::served::Served;
-use crate::state::{Server, State};
+use crate::state::{Server, State, Watched};
 
 /// The next step of a request.
 #[derive(Debug)]
@@ -40,6 +40,13 @@ pub enum Step<'e> {
     Change(&'e PolicyCall),
     /// Ask the store whether it can decide now, and call [`Exchange::probed`].
     Probe,
+    /// Say what is asked about the server, and call [`Exchange::watched`].
+    Watch {
+        /// The call.
+        what: Watched,
+        /// Whether keys are named as they are: [`KeysAs`](crate::KeysAs).
+        clear: bool,
+    },
     /// Send the response, or pass the request on. The exchange has ended.
     Done(Served),
 }
@@ -114,6 +121,7 @@ impl Exchange {
             State::Several(several) => Step::Decide(several.checks()),
             State::Change(call) => Step::Change(call),
             State::Probe(_) => Step::Probe,
+            State::Watch(what, clear) => Step::Watch { what: *what, clear: *clear },
             State::Done(_) | State::Ended => {
                 let twice = internal_error("the request was answered before".to_string());
                 Step::Done(Served::Response(twice))
@@ -172,6 +180,14 @@ impl Exchange {
     pub fn probed(&mut self, probed: Result<Vec<String>, String>) {
         self.go_on(|state| match state {
             State::Probe(version) => State::Done(Served::Response(api::ready(version, &probed))),
+            other => other,
+        });
+    }
+
+    /// Goes on with what was asked about the server, or with the reason why it is not known.
+    pub fn watched(&mut self, told: Result<String, String>) {
+        self.go_on(|state| match state {
+            State::Watch(..) => State::Done(Served::Response(api::watched(told))),
             other => other,
         });
     }

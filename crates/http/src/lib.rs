@@ -4,7 +4,8 @@
 //!
 //! **Call [`Exchange::step`] until it returns [`Step::Done`]. Between two calls do what the step says, and hand in the result:
 //! [`Exchange::body`] after [`Step::Body`] and [`Step::Copy`], [`Exchange::verified`] after [`Step::Verify`], [`Exchange::decided`] after
-//! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`], [`Exchange::probed`] after [`Step::Probe`]. Never hand in anything else, and take [`Step::Done`] once.**
+//! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`], [`Exchange::probed`] after [`Step::Probe`],
+//! [`Exchange::watched`] after [`Step::Watch`]. Never hand in anything else, and take [`Step::Done`] once.**
 //!
 //! [`Step::Decide`] may come several times, and so may [`Step::Verify`]: where several policies decide on a request, each is asked in
 //! a step of its own. A first step may peek at all of them, and if one refuses, a last step gives back what the others granted.
@@ -23,7 +24,7 @@
 //! "#).unwrap());
 //! let mut table = Table::new(1 << 20, KeyHasher::new(1)); // the store of this server
 //! let (access, revision) = (Access::OPEN, RevisionTag::default());
-//! let server = Server { policies: &policies, access: &access, revision: &revision, metrics: &String::new, watched: &|_, _| String::new() };
+//! let server = Server { policies: &policies, access: &access, revision: &revision, metrics: &String::new };
 //! let mut random = || Some(4); // a real server draws a random number
 //!
 //! let mut answer = |method, path, body: &str| {
@@ -44,6 +45,7 @@
 //!             Step::Verify(_) => exchange.verified(Err(tidegate_http::NoKeys), &mut random), // this server has no keys
 //!             Step::Change(_) => exchange.changed(tidegate_http::without_revisions()),
 //!             Step::Probe => exchange.probed(Ok(Vec::new())), // a store in memory always answers
+//!             Step::Watch { .. } => exchange.watched(Err("this server counts nothing".into())),
 //!             Step::Done(Served::Response(response)) => return response,
 //!             Step::Done(Served::Pass(_)) => unreachable!("the policy file has no routes"),
 //!         }
@@ -117,7 +119,7 @@ pub use gateway::upstream_failed;
 pub use head::{BodyError, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys};
 pub use key::token::Verify;
 pub use key::{key_headers, key_of};
-pub use limited::{KeysAs, Limited};
+pub use limited::{Hour, KeysAs, Limited, List, Reports};
 pub use log::{Log, LogSecret, More};
 pub use meter::{AnswerEnd, Meter};
 pub use metrics::{Counted, Metrics};

@@ -1,5 +1,6 @@
 //! Who is limited: the keys that were refused most, by policy and limit, in bounded memory.
 
+mod reports;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use crate::answer::forms::BY_SHARE;
 use crate::answer::json::{Object, object};
 use crate::log::LogSecret;
 use crate::plan::Check;
+pub use reports::Reports;
 
 /// How many keys of each limit are counted at a time.
 const PLACES: usize = 32;
@@ -23,8 +25,8 @@ const PLACES: usize = 32;
 /// After this time the counts of keys begin anew, so that they tell who is limited now. Those of the time before are kept.
 const HOUR_US: u64 = 3_600_000_000;
 
-/// How many limits have lists. The refusals of further ones are not counted here.
-const MOST_LISTS: usize = 4_096;
+/// How many limits have lists, so that they take 40 MB at most. The refusals of further ones are not counted here.
+const MOST_LISTS: usize = 1_024;
 
 /// The keys that were refused most, and why the store did not answer last.
 ///
@@ -40,28 +42,32 @@ pub struct Limited {
 }
 
 /// The last decision that the store did not make.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Failure {
     at: Timestamp,
     why: String,
 }
 
 /// The refusals of a limit.
-#[derive(Debug)]
-struct List {
-    policy: String,
-    /// `None` if no limit refused: the key is blocked or on `deny`.
-    limit: Option<String>,
-    /// Since the server began.
-    refusals: u64,
+#[derive(Clone, Debug)]
+pub struct List {
+    /// The policy of the limit.
+    pub policy: String,
+    /// The name of the limit; `None` if no limit refused, because the key is blocked or on `deny`.
+    pub limit: Option<String>,
+    /// How many there were since the server began, or since it has [handed over](Limited::take) its lists.
+    pub refusals: u64,
     /// The hours that have refusals, the newest first.
-    hours: Vec<Hour>,
+    pub hours: Vec<Hour>,
 }
 
-#[derive(Debug)]
-struct Hour {
-    since: Timestamp,
-    keys: Box<Top<Box<str>, PLACES>>,
+/// The keys that a limit has refused most in an hour.
+#[derive(Clone, Debug)]
+pub struct Hour {
+    /// When the hour began, which is the same on all servers.
+    pub since: Timestamp,
+    /// The keys.
+    pub keys: Box<Top<Box<str>, PLACES>>,
 }
 
 /// How answers name keys.
@@ -102,19 +108,9 @@ impl Limited {
     }
 
     fn add(&mut self, policy: &str, limit: Option<&str>, key: &str) {
-        let order = |own: &List| (own.policy.as_str(), own.limit.as_deref()).cmp(&(policy, limit));
-        let place = match self.lists.binary_search_by(order) {
-            Ok(place) => place,
-            Err(_) if self.lists.len() >= MOST_LISTS => return,
-            Err(place) => {
-                let (policy, limit) = (policy.to_string(), limit.map(String::from));
-                self.lists.insert(place, List { policy, limit, refusals: 0, hours: Vec::new() });
-                place
-            }
-        };
-        let Some(List { refusals, hours, .. }) = self.lists.get_mut(place) else { return };
-        *refusals = refusals.saturating_add(1);
         let since = self.since;
+        let Some(List { refusals, hours, .. }) = self.list(policy, limit) else { return };
+        *refusals = refusals.saturating_add(1);
         if hours.first().is_none_or(|hour| hour.since != since) {
             hours.insert(0, Hour { since, keys: Box::default() });
         }
@@ -123,19 +119,35 @@ impl Limited {
         }
     }
 
+    /// The list of a limit; `None` if there are too many others.
+    fn list(&mut self, policy: &str, limit: Option<&str>) -> Option<&mut List> {
+        let order = |own: &List| (own.policy.as_str(), own.limit.as_deref()).cmp(&(policy, limit));
+        let place = match self.lists.binary_search_by(order) {
+            Ok(place) => place,
+            Err(_) if self.lists.len() >= MOST_LISTS => return None,
+            Err(place) => {
+                let (policy, limit) = (policy.to_string(), limit.map(String::from));
+                self.lists.insert(place, List { policy, limit, refusals: 0, hours: Vec::new() });
+                place
+            }
+        };
+        self.lists.get_mut(place)
+    }
+
     /// Forgets policies that are not among these.
     pub fn keep(&mut self, policies: &Policies) {
         self.lists.retain(|list| policies.get(&list.policy).is_some());
     }
 
-    /// Begins another hour if this one is over, and forgets what is older than the one before.
+    /// Begins another hour if this one is over, and forgets what is older than the one before. Hours begin at the same times
+    /// everywhere, so that the lists of several servers can be added up.
     pub(crate) fn go_on(&mut self, now: Timestamp) {
         let passed = now.0.abs_diff(self.since.0); // of a clock that went back far, an hour would never end otherwise
         if passed < HOUR_US {
             return;
         }
         let before = Some(self.since).filter(|_| passed < HOUR_US.saturating_mul(2));
-        self.since = now;
+        self.since = Timestamp(now.0.saturating_sub(now.0.checked_rem(HOUR_US).unwrap_or(0)));
         for list in &mut self.lists {
             list.hours.retain(|hour| Some(hour.since) == before);
         }

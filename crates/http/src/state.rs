@@ -32,9 +32,6 @@ pub struct Server<'a> {
     pub revision: &'a RevisionTag,
     /// Returns the text of [`Metrics`](crate::Metrics), with the server's own counters.
     pub metrics: &'a dyn Fn() -> String,
-    /// Returns what a call asks about the server. The flag says whether keys are named as they are:
-    /// [`KeysAs`](crate::KeysAs).
-    pub watched: &'a dyn Fn(Watched, bool) -> String,
 }
 
 /// A call about the server itself.
@@ -60,6 +57,8 @@ pub(crate) enum State {
     Change(PolicyCall),
     /// The version of the policies in force.
     Probe(u64),
+    /// Whether keys are named as they are.
+    Watch(Watched, bool),
     Done(Served),
     Ended,
 }

@@ -38,6 +38,7 @@ impl Local {
                 Step::Verify(_) => exchange.verified(Err(NoKeys), &mut random),
                 Step::Change(_) => exchange.changed(without_revisions()),
                 Step::Probe => exchange.probed(Ok(Vec::new())), // the client asks for no probe
+                Step::Watch { .. } => exchange.watched(Ok(String::new())), // nor about the server
                 Step::Done(Served::Response(response)) => {
                     return Reply { status: response.status, body: response.body.into_bytes() };
                 }
@@ -48,9 +49,8 @@ impl Local {
 
     fn exchange(&self, sent: &Sent<'_>) -> Exchange {
         let revision = &RevisionTag::default();
-        let (metrics, watched) = (&String::new, &|_, _| String::new());
-        let access = &Access::OPEN;
-        let server = Server { policies: &self.policies, access, revision, metrics, watched };
+        let (metrics, access) = (&String::new, &Access::OPEN);
+        let server = Server { policies: &self.policies, access, revision, metrics };
         let (path, query) = sent.target.split_once('?').unwrap_or((&sent.target, ""));
         let idempotency_key = |name: &str| match name {
             "idempotency-key" => sent.idempotency_key.map(str::to_owned),

@@ -46,8 +46,7 @@ impl Gate {
         let head = Head { path, query, client_ip, now, ..Head::default() };
         let access = &Access::new(policies, Tokens::default()).unwrap();
         let (revision, metrics) = (&RevisionTag::default(), &String::new);
-        let watched = &|_, _| String::new();
-        let server = Server { policies, access, revision, metrics, watched };
+        let server = Server { policies, access, revision, metrics };
         let mut exchange = Exchange::of_api(&server, &head, &mut || None);
         loop {
             match exchange.step() {

@@ -109,8 +109,7 @@ impl Server {
     fn exchange(&self, peer: SocketAddr, parts: &Parts, in_force: &InForce) -> Exchange {
         let InForce { policies, access, tag, .. } = in_force;
         let metrics = &|| self.metrics(in_force);
-        let watched = &|what, clear| self.watched(in_force, what, clear);
-        let server = http::Server { policies, access, revision: tag, metrics, watched };
+        let server = http::Server { policies, access, revision: tag, metrics };
         let head = Head {
             method: parts.method.as_str(),
             path: parts.uri.path(),
@@ -154,6 +153,9 @@ impl Server {
                     let ready = self.readiness.ask(&in_force.store).await;
                     let warnings = |()| calendar::warnings(&in_force.calendars, clock::now());
                     exchange.probed(ready.map(warnings));
+                }
+                Step::Watch { what, clear } => {
+                    exchange.watched(Ok(self.watched(in_force, what, clear)));
                 }
                 Step::Verify(_) => exchange.verified(Err(NoKeys), &mut random), // `accepts` refuses such policies
                 Step::Done(Served::Response(mut response)) => {

@@ -159,8 +159,7 @@ mod tests {
             let head = Head { path: "/v1/gate", query: "policy=api&key=secret", ..Head::default() };
             let (access, revision, metrics) =
                 (&Access::OPEN, &RevisionTag::default(), &String::new);
-            let watched = &|_, _| String::new();
-            let server = Server { policies: &policies, access, revision, metrics, watched };
+            let server = Server { policies: &policies, access, revision, metrics };
             let mut exchange = Exchange::of_api(&server, &head, &mut || None);
             let Step::Decide([check]) = exchange.step() else { panic!("one check") };
             let began = spans.begin();

@@ -23,7 +23,7 @@ impl Server {
         };
         match what {
             Watched::Top => self.limited().top(clock::now(), keys),
-            Watched::Status => self.limited().status(clock::now(), &status, keys),
+            Watched::Status => self.limited().status(clock::now(), &status, Some(keys)),
         }
     }
 

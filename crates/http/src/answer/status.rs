@@ -28,9 +28,14 @@ pub struct Status<'s> {
 }
 
 impl Limited {
-    /// The answer to `GET /v1/status` at a time.
+    /// The answer to `GET /v1/status` at a time. Without `shown` it does not say who is limited.
     #[must_use]
-    pub fn status(&mut self, now: Timestamp, status: &Status<'_>, shown: KeysAs<'_>) -> String {
+    pub fn status(
+        &mut self,
+        now: Timestamp,
+        status: &Status<'_>,
+        shown: Option<KeysAs<'_>>,
+    ) -> String {
         self.go_on(now);
         let Status { policies, revision, metrics, store, local, words } = *status;
         object(|it| {
@@ -61,7 +66,10 @@ impl Limited {
                     it.field("words", &lines[..]);
                 }
             });
-            self.write(it, shown);
+            match shown {
+                Some(shown) => self.write(it, shown),
+                None => it.field("top", None::<&str>),
+            }
         })
     }
 }

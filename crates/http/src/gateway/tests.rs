@@ -110,13 +110,7 @@ impl Gateway {
         let (client_ip, header) = (&|| "192.0.2.7".parse().ok(), &header);
         let head = Head { method, authority, path, query, header, client_ip, ..Head::default() };
         let (access, revision) = (&Access::OPEN, &RevisionTag::default());
-        let server = Server {
-            policies: &self.policies,
-            access,
-            revision,
-            metrics: &String::new,
-            watched: &|_, _| String::new(),
-        };
+        let server = Server { policies: &self.policies, access, revision, metrics: &String::new };
         let drawn = &mut self.drawn;
         let random = &mut || {
             *drawn += 1;
@@ -133,7 +127,7 @@ impl Gateway {
                     exchange.decided(decided);
                 }
                 Step::Change(call) => panic!("{call:?}"),
-                Step::Probe => panic!("a probe"),
+                step @ (Step::Probe | Step::Watch { .. }) => panic!("{step:?}"),
                 Step::Done(served) => return served,
             }
         }

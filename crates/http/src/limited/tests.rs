@@ -22,19 +22,19 @@ const POLICIES: &str = r#"
     limits = [{ algorithm = "fixed_window", limit = 1, period = "1d" }]
 "#;
 
-const HOUR: u64 = 3_600_000_000;
+pub(super) const HOUR: u64 = 3_600_000_000;
 
 /// A server that decides in a table.
-struct Server {
+pub(super) struct Server {
     policies: Arc<Policies>,
     table: Table,
     metrics: Metrics,
-    limited: Limited,
-    now: Timestamp,
+    pub(super) limited: Limited,
+    pub(super) now: Timestamp,
 }
 
 impl Server {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let policies = Arc::new(Policies::parse(POLICIES).unwrap());
         let metrics = Metrics::new(&policies, None);
         let table = Table::new(1 << 20, KeyHasher::new(0));
@@ -46,7 +46,7 @@ impl Server {
     }
 
     /// `down` is why the store does not answer.
-    fn decide(&mut self, policy: &str, key: &str, cost: u64, down: Option<&str>) {
+    pub(super) fn decide(&mut self, policy: &str, key: &str, cost: u64, down: Option<&str>) {
         let body = std::format!(r#"{{"policy":"{policy}","key":"{key}","cost":{cost}}}"#);
         let (_, checks) = read_check(&self.policies, body).unwrap();
         let outcome = match down {
@@ -66,7 +66,7 @@ impl Server {
         serde_json::from_str(&self.limited.top(self.now, KeysAs::Clear)).unwrap()
     }
 
-    fn status(&mut self) -> Value {
+    pub(super) fn status(&mut self) -> Value {
         let status = Status {
             policies: &self.policies,
             revision: &RevisionTag { version: 3, hash: "abc".to_string(), origin: None },
@@ -75,14 +75,14 @@ impl Server {
             local: &[("lent", 5)],
             words: Some(|policy| std::format!("{}:\n  a sentence\n", policy.name())),
         };
-        serde_json::from_str(&self.limited.status(self.now, &status, KeysAs::Clear)).unwrap()
+        serde_json::from_str(&self.limited.status(self.now, &status, Some(KeysAs::Clear))).unwrap()
     }
 }
 
 /// The policy, limit, all refusals, and the keys of each hour with their counts.
-type Row = (String, Value, u64, Vec<Vec<(String, u64)>>);
+pub(super) type Row = (String, Value, u64, Vec<Vec<(String, u64)>>);
 
-fn rows(top: &Value) -> Vec<Row> {
+pub(super) fn rows(top: &Value) -> Vec<Row> {
     let text = |value: &Value| value.as_str().unwrap().to_string();
     let number = |value: &Value| value.as_u64().unwrap();
     let key = |key: &Value| (text(&key["key"]), number(&key["count"]));
@@ -98,7 +98,7 @@ fn rows(top: &Value) -> Vec<Row> {
     top["top"].as_array().unwrap().iter().map(row).collect()
 }
 
-fn row(policy: &str, limit: &str, refusals: u64, hours: &[&[(&str, u64)]]) -> Row {
+pub(super) fn row(policy: &str, limit: &str, refusals: u64, hours: &[&[(&str, u64)]]) -> Row {
     let key = |(key, count): &(&str, u64)| (key.to_string(), *count);
     let hours = hours.iter().map(|keys| keys.iter().map(key).collect()).collect();
     let limit = if limit.is_empty() { Value::Null } else { json!(limit) };

@@ -9,12 +9,13 @@ use super::{Server, policies, sent};
 use crate::{Access, Exchange, NoKeys, Outcome, Served, Step, without_revisions};
 
 /// The requests, each of which waits first for another input.
-const REQUESTS: [(&str, &str); 5] = [
+const REQUESTS: [(&str, &str); 6] = [
     ("POST", "/v1/check"),
     ("GET", "/v1/gate?policy=api&key=k"),
     ("PUT", "/v1/policies"),
     ("GET", "/healthz"),
     ("GET", "/readyz"),
+    ("GET", "/v1/top"),
 ];
 
 fn begun(request: usize) -> Exchange {
@@ -29,7 +30,8 @@ fn hand_in(exchange: &mut Exchange, input: u8) {
         1 => exchange.verified(Err(NoKeys), &mut || Some(7)),
         2 => exchange.decided([Outcome::Unavailable("away".to_string())].into()),
         3 => exchange.changed(without_revisions()),
-        _ => exchange.probed(Ok(Vec::new())),
+        4 => exchange.probed(Ok(Vec::new())),
+        _ => exchange.watched(Ok("{}".to_string())),
     }
 }
 
@@ -41,6 +43,7 @@ fn asked(exchange: &mut Exchange) -> Option<u8> {
         Step::Decide(_) => Some(2),
         Step::Change(_) => Some(3),
         Step::Probe => Some(4),
+        Step::Watch { .. } => Some(5),
         Step::Done(_) => None,
     }
 }
@@ -49,7 +52,7 @@ proptest! {
     #[test]
     fn an_input_that_no_step_asked_for_changes_nothing(
         request in 0..REQUESTS.len(),
-        inputs in prop::collection::vec(0..5_u8, 0..20),
+        inputs in prop::collection::vec(0..6_u8, 0..20),
     ) {
         let mut exchange = begun(request);
         let mut expected = asked(&mut exchange);

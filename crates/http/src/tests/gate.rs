@@ -323,13 +323,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
         let head = Head { path: "/v1/gate", query, client_ip, now, ..Head::default() };
         let (access, revision) = (&Access::OPEN, &RevisionTag::default());
         let policies = &server.policies.clone();
-        let asked = crate::Server {
-            policies,
-            access,
-            revision,
-            metrics: &String::new,
-            watched: &|_, _| String::new(),
-        };
+        let asked = crate::Server { policies, access, revision, metrics: &String::new };
         let response = server.drive(Exchange::new(&asked, &head, &mut || Some(7)), &Ok(Vec::new()));
         assert_eq!(response.status, status, "{ip}");
         let counted = ip.starts_with("203");

@@ -93,13 +93,7 @@ fn sent(
     headers: &[(&str, &str)],
 ) -> Exchange {
     let revision = &RevisionTag::default();
-    let server = crate::Server {
-        policies,
-        access,
-        revision,
-        metrics: &String::new,
-        watched: &|_, _| String::new(),
-    };
+    let server = crate::Server { policies, access, revision, metrics: &String::new };
     with_head(line, headers, |head| Exchange::new(&server, head, &mut || Some(7)))
 }
 

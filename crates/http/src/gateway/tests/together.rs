@@ -73,13 +73,7 @@ impl World {
         let head =
             Head { method: "GET", authority: "h", path: "/", header: &header, ..Head::default() };
         let (access, revision) = (&Access::OPEN, &RevisionTag::default());
-        let server = Server {
-            policies: &self.policies,
-            access,
-            revision,
-            metrics: &String::new,
-            watched: &|_, _| String::new(),
-        };
+        let server = Server { policies: &self.policies, access, revision, metrics: &String::new };
         let next = &mut self.next;
         let random = &mut || {
             *next += 1;
