@@ -1,4 +1,4 @@
-//! Tests of every sequence of operations, for small configurations. The operations are decisions
+//! Every sequence of operations on small configurations, which the tests of each limiter walk through. The operations are decisions
 //! and peeks at each of nine times for each cost from 0 to 3, charges of 1 to 3 units, and refunds
 //! of 1 to 3 units granted at any time up to the newest. Each answer is compared with the answer of
 //! the oracle.
@@ -18,81 +18,27 @@ use std::collections::HashMap;
 use std::vec;
 use std::vec::Vec;
 
-use crate::properties::{Model, Subject, fresh, listed, outcome};
-use crate::window::log::Denied;
-use crate::window::{Refund, fixed, log, sliding};
-use crate::{Micros, Rate, State, Timestamp, bucket};
+use crate::properties::{Model, Subject, fresh, outcome};
+use crate::window::Refund;
+use crate::{State, Timestamp};
 
 const MOST: u64 = 3;
 /// At each of nine times: a decision and a peek for each cost from 0 to 3, three refunds and three
 /// charges.
 const OPERATIONS: u64 = 9 * (4 * 2 + 3 + 3);
 
-#[test]
-fn token_buckets() {
-    for (capacity, units, period) in triples(1..=3, 1..=2, 1..=4) {
-        let rate = Rate::new(units, Micros(period)).unwrap();
-        let bucket = bucket::Config::new(capacity, rate).unwrap();
-        check(bucket);
-        check(bucket.starting_empty());
-    }
-}
-
-#[test]
-fn fixed_windows() {
-    for (limit, period, _) in triples(1..=3, 1..=6, 1..=1) {
-        let window = fixed::Config::new(limit, Micros(period)).unwrap();
-        check(window);
-        check(window.starting_at_first());
-    }
-}
-
-#[test]
-fn calendar_windows() {
-    for limit in 1..=3 {
-        for boundaries in [&[][..], &[4], &[1, 2, 3], &[2, 5, 6], &[3, 4, 8], &[1, 7, 20]] {
-            check(listed(limit, boundaries));
-        }
-    }
-}
-
-#[test]
-fn sliding_windows() {
-    for (limit, segment, segments) in triples(1..=3, 1..=3, 1..=3) {
-        let period = Micros(segment * segments);
-        check(sliding::Config::new(limit, period, segments).unwrap());
-    }
-}
-
-#[test]
-fn sliding_logs() {
-    let window = |(limit, period)| log::Window { limit, period: Micros(period) };
-    for denied in [Denied::Forgotten, Denied::Counted] {
-        for min_gap in [0, 2, 5] {
-            for windows in [
-                vec![(1, 3)],
-                vec![(2, 5)],
-                vec![(3, 4)],
-                vec![(2, 2), (3, 6)],
-                vec![(3, 2), (2, 5), (3, 7)],
-            ] {
-                let windows: Vec<_> = windows.into_iter().map(window).collect();
-                check(log::Config::new(&windows, Micros(min_gap), denied).unwrap());
-            }
-        }
-    }
-}
-
 type Range = core::ops::RangeInclusive<u64>;
 
-fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)> {
+/// All triples of numbers from these ranges.
+pub(crate) fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)> {
     a.flat_map(move |a| {
         let c = c.clone();
         b.clone().flat_map(move |b| c.clone().map(move |c| (a, b, c)))
     })
 }
 
-fn check<S: Subject>(subject: S) {
+/// Compares the answers to every sequence of operations with the oracle's.
+pub(crate) fn every_sequence<S: Subject>(subject: S) {
     let first = Place { state: fresh(subject), oracle: subject.oracle() };
     let whole = |place: &Place<S>| (place.state.clone(), place.oracle.clone());
     let essence = |place: &Place<S>| (place.state.clone(), place.oracle.essence());

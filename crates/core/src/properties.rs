@@ -5,12 +5,10 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use tidegate_reference::{Oracle, Outcome, Rule};
+use tidegate_reference::{Oracle, Outcome};
 
-use crate::window::{Refund, calendar, fixed, log, sliding};
-use crate::{
-    CostExceedsCapacity, Decision, Limiter, Micros, RateLimiter, State, Timestamp, bucket,
-};
+use crate::window::{Refund, calendar};
+use crate::{CostExceedsCapacity, Decision, Limiter, Micros, RateLimiter, State, Timestamp};
 
 type Answer = Result<Decision, CostExceedsCapacity>;
 
@@ -45,73 +43,19 @@ macro_rules! model {
 model!(Oracle);
 model!(tidegate_reference::log::Log);
 
-/// A limiter as the properties see it, with its oracle.
+/// A limiter as the properties see it, with its oracle. Each limiter's tests implement it.
 pub(crate) trait Subject: RateLimiter + Copy + Eq + Hash + core::fmt::Debug {
     type Oracle: Model;
     fn oracle(self) -> Self::Oracle;
 }
 
-impl Subject for bucket::Config {
-    type Oracle = Oracle;
-    fn oracle(self) -> Oracle {
-        Oracle::new(Rule::TokenBucket {
-            capacity: self.capacity(),
-            units: self.rate().0,
-            period: self.rate().1.0,
-            starts_empty: self.starts_empty(),
-        })
-    }
-}
-
-impl Subject for fixed::Config {
-    type Oracle = Oracle;
-    fn oracle(self) -> Oracle {
-        Oracle::new(Rule::FixedWindow {
-            limit: self.limit(),
-            period: self.period().0,
-            first: self.starts_at_first(),
-        })
-    }
-}
-
-/// Boundaries in a list, in µs.
+/// Calendar windows with these boundaries, in µs.
 pub(crate) type Listed = calendar::Config<calendar::Instants<&'static [Timestamp]>>;
 
 pub(crate) fn listed(limit: u64, boundaries: &[u64]) -> Listed {
     let boundaries: Vec<Timestamp> = boundaries.iter().copied().map(Timestamp).collect();
     let boundaries = calendar::Instants::new(&*boundaries.leak()).unwrap();
     calendar::Config::new(limit, boundaries).unwrap()
-}
-
-impl Subject for Listed {
-    type Oracle = Oracle;
-    fn oracle(self) -> Oracle {
-        let sorted = self.boundaries().sorted();
-        let boundaries: Vec<u64> = sorted.iter().map(|boundary| boundary.0).collect();
-        Oracle::new(Rule::Calendar { limit: self.limit(), boundaries: boundaries.leak() })
-    }
-}
-
-impl Subject for sliding::Config {
-    type Oracle = Oracle;
-    fn oracle(self) -> Oracle {
-        Oracle::new(Rule::SlidingWindow {
-            limit: self.limit(),
-            period: self.period().0,
-            segments: u64::try_from(self.segments()).unwrap(),
-        })
-    }
-}
-
-impl Subject for log::Config {
-    type Oracle = tidegate_reference::log::Log;
-    fn oracle(self) -> Self::Oracle {
-        tidegate_reference::log::Log::new(
-            self.windows().iter().map(|window| (window.limit, window.period.0)).collect(),
-            self.min_gap().0,
-            self.denied() == log::Denied::Counted,
-        )
-    }
 }
 
 /// The state of a key never seen.

@@ -1,12 +1,27 @@
 use proptest::prelude::*;
+use tidegate_reference::{Oracle, Rule};
 
 use super::{Config, State};
+use crate::exhaustive::{every_sequence, triples};
+use crate::properties::Subject;
 use crate::{
     ConfigError, Decision, Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter, Timestamp, properties,
 };
 
 fn config(capacity: u64, units: u64, period_us: u64) -> Config {
     Config::new(capacity, Rate::new(units, Micros(period_us)).unwrap()).unwrap()
+}
+
+impl Subject for Config {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        Oracle::new(Rule::TokenBucket {
+            capacity: self.capacity(),
+            units: self.rate().0,
+            period: self.rate().1.0,
+            starts_empty: self.starts_empty(),
+        })
+    }
 }
 
 #[test]
@@ -28,6 +43,16 @@ fn decides_as_worked_out_by_hand() {
     ] {
         let decision = config.decide(&mut state, Timestamp(start + after), cost).unwrap();
         assert_eq!(properties::tuple(decision), expected, "after {after} µs, cost {cost}");
+    }
+}
+
+#[test]
+fn every_sequence_equals_the_oracle() {
+    for (capacity, units, period) in triples(1..=3, 1..=2, 1..=4) {
+        let rate = Rate::new(units, Micros(period)).unwrap();
+        let bucket = Config::new(capacity, rate).unwrap();
+        every_sequence(bucket);
+        every_sequence(bucket.starting_empty());
     }
 }
 

@@ -2,10 +2,11 @@ use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use tidegate_reference::calendar as reference;
+use tidegate_reference::{Oracle, Rule, calendar as reference};
 
 use super::{Boundaries, Calendar, Config, Every, Instants, Shift, Zone};
-use crate::properties::{self, Crash, Listed, listed};
+use crate::exhaustive::every_sequence;
+use crate::properties::{self, Crash, Listed, Subject, listed};
 use crate::window::Refund;
 use crate::{Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp};
 
@@ -23,6 +24,15 @@ fn zone(shifts: &[(u64, i32)], until: u64) -> Zone<Vec<Shift>> {
         offset_s: minutes * 60,
     };
     Zone::new(shifts.iter().map(shift).collect(), Timestamp(until)).unwrap()
+}
+
+impl Subject for Listed {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        let sorted = self.boundaries().sorted();
+        let boundaries: Vec<u64> = sorted.iter().map(|boundary| boundary.0).collect();
+        Oracle::new(Rule::Calendar { limit: self.limit(), boundaries: boundaries.leak() })
+    }
 }
 
 #[test]
@@ -49,6 +59,15 @@ fn decides_as_worked_out_by_hand() {
     ] {
         let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
         assert_eq!(properties::tuple(decision), expected, "at {now}, cost {cost}");
+    }
+}
+
+#[test]
+fn every_sequence_equals_the_oracle() {
+    for limit in 1..=3 {
+        for boundaries in [&[][..], &[4], &[1, 2, 3], &[2, 5, 6], &[3, 4, 8], &[1, 7, 20]] {
+            every_sequence(listed(limit, boundaries));
+        }
     }
 }
 

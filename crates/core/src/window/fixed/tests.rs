@@ -1,9 +1,11 @@
 use core::ops::Range;
 
 use proptest::prelude::*;
+use tidegate_reference::{Oracle, Rule};
 
 use super::{Config, State};
-use crate::properties::{self, fresh};
+use crate::exhaustive::{every_sequence, triples};
+use crate::properties::{self, Subject, fresh};
 use crate::window::Refund;
 use crate::{Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp};
 
@@ -24,6 +26,17 @@ fn configs<T: core::fmt::Debug>(
     })
 }
 
+impl Subject for Config {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        Oracle::new(Rule::FixedWindow {
+            limit: self.limit(),
+            period: self.period().0,
+            first: self.starts_at_first(),
+        })
+    }
+}
+
 #[test]
 fn decides_as_worked_out_by_hand() {
     // 5 per second. Rows: time, cost, (allowed, remaining, retry after, reset after)
@@ -42,6 +55,15 @@ fn decides_as_worked_out_by_hand() {
     ] {
         let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
         assert_eq!(properties::tuple(decision), expected, "at {now}, cost {cost}");
+    }
+}
+
+#[test]
+fn every_sequence_equals_the_oracle() {
+    for (limit, period, _) in triples(1..=3, 1..=6, 1..=1) {
+        let window = config(limit, period);
+        every_sequence(window);
+        every_sequence(window.starting_at_first());
     }
 }
 

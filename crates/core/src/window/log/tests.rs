@@ -2,9 +2,11 @@ use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
+use tidegate_reference::log::Log;
 
 use super::{Config, Denied, MAX_REMEMBERED, State, Window};
-use crate::properties::fresh;
+use crate::exhaustive::every_sequence;
+use crate::properties::{Subject, fresh};
 use crate::window::Refund;
 use crate::{ConfigError, Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp, properties};
 
@@ -23,6 +25,17 @@ fn check(config: Config, rows: &[Row]) {
         let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
         assert_eq!(properties::tuple(decision), expected, "at {now}, cost {cost}, {state:?}");
         assert_eq!(decision.limit(), config.limit());
+    }
+}
+
+impl Subject for Config {
+    type Oracle = Log;
+    fn oracle(self) -> Self::Oracle {
+        Log::new(
+            self.windows().iter().map(|window| (window.limit, window.period.0)).collect(),
+            self.min_gap().0,
+            self.denied() == Denied::Counted,
+        )
     }
 }
 
@@ -47,6 +60,25 @@ fn two_rates_decide_as_worked_out_by_hand() {
             (12, 2, (true, 0, 0, 10)),
         ],
     );
+}
+
+#[test]
+fn every_sequence_equals_the_oracle() {
+    let window = |(limit, period)| Window { limit, period: Micros(period) };
+    for denied in [Denied::Forgotten, Denied::Counted] {
+        for min_gap in [0, 2, 5] {
+            for windows in [
+                vec![(1, 3)],
+                vec![(2, 5)],
+                vec![(3, 4)],
+                vec![(2, 2), (3, 6)],
+                vec![(3, 2), (2, 5), (3, 7)],
+            ] {
+                let windows: Vec<_> = windows.into_iter().map(window).collect();
+                every_sequence(Config::new(&windows, Micros(min_gap), denied).unwrap());
+            }
+        }
+    }
 }
 
 #[test]
@@ -291,7 +323,7 @@ proptest! {
         config in configs(1, 3, 2_000),
         steps in prop::collection::vec((0..900_u64, 0..9_000_u64, 0..=12_u64, any::<bool>()), 1..60),
     ) {
-        let mut oracle = properties::Subject::oracle(config);
+        let mut oracle = config.oracle();
         let mut state = fresh(config);
         let mut now = 1_000_000_u64;
         for (ahead, back, cost, by_another) in steps {

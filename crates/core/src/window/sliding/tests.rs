@@ -1,12 +1,25 @@
 use proptest::prelude::*;
+use tidegate_reference::{Oracle, Rule};
 
 use super::{Config, MAX_SEGMENTS};
-use crate::properties::fresh;
+use crate::exhaustive::{every_sequence, triples};
+use crate::properties::{Subject, fresh};
 use crate::window::Refund;
 use crate::{ConfigError, Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp, properties};
 
 fn config(limit: u64, period_us: u64, segments: u64) -> Config {
     Config::new(limit, Micros(period_us), segments).unwrap()
+}
+
+impl Subject for Config {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        Oracle::new(Rule::SlidingWindow {
+            limit: self.limit(),
+            period: self.period().0,
+            segments: u64::try_from(self.segments()).unwrap(),
+        })
+    }
 }
 
 #[test]
@@ -29,6 +42,14 @@ fn decides_as_worked_out_by_hand() {
     ] {
         let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
         assert_eq!(properties::tuple(decision), expected, "at {now}, cost {cost}");
+    }
+}
+
+#[test]
+fn every_sequence_equals_the_oracle() {
+    for (limit, segment, segments) in triples(1..=3, 1..=3, 1..=3) {
+        let period = Micros(segment * segments);
+        every_sequence(Config::new(limit, period, segments).unwrap());
     }
 }
 
