@@ -91,12 +91,12 @@ pub(crate) struct Event {
 
 /// What an exchange waits for.
 pub(crate) enum Waits {
-    /// For the verification of this token.
-    ForToken(Verify),
-    /// For a copy of the body.
-    ForCopy,
-    /// For who is limited in the whole Worker.
-    ForLists(Watched, bool),
+    /// The verification of this token.
+    Token(Verify),
+    /// A copy of the body.
+    Body,
+    /// Who is limited in the whole Worker.
+    Lists(Watched, bool),
 }
 
 /// The end of an exchange.
@@ -365,9 +365,9 @@ impl Running {
     /// What the exchange waits for, unless it is an answer of an object.
     pub(crate) fn waits(&mut self) -> Option<Waits> {
         match self.exchange.step() {
-            Step::Verify(token) => Some(Waits::ForToken(token.clone())),
-            Step::Copy => Some(Waits::ForCopy),
-            Step::Watch { what, clear } => Some(Waits::ForLists(what, clear)),
+            Step::Verify(token) => Some(Waits::Token(token.clone())),
+            Step::Copy => Some(Waits::Body),
+            Step::Watch { what, clear } => Some(Waits::Lists(what, clear)),
             _ => None,
         }
     }

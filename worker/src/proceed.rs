@@ -27,17 +27,17 @@ impl Isolate {
                 revisions::change(exchange, &env).await?;
                 Ok(NextStep::Finish.of(exchange))
             }
-            Some(Waits::ForToken(token)) => {
+            Some(Waits::Token(token)) => {
                 let is_verified = token::is_verified(&token, &env).await;
                 Ok(go_on(exchange, |running| {
                     running.exchange.verified(is_verified.ok_or(NoKeys), &mut random);
                 }))
             }
-            Some(Waits::ForCopy) => {
+            Some(Waits::Body) => {
                 let body = copied(&request).await;
                 Ok(go_on(exchange, |running| running.exchange.body(body, &mut random)))
             }
-            Some(Waits::ForLists(what, clear)) => {
+            Some(Waits::Lists(what, clear)) => {
                 let lists = match with(Date::now(), |node, _, _| node.hands_over()) {
                     true => Some(revisions::ask(&env, true).await),
                     false => None,
