@@ -39,11 +39,11 @@ const FAILURE: u8 = 3;
 const FIRST_WITH_NUMBERS: u8 = 3;
 
 /// The most words of an operation.
-const MOST_WORDS: u64 = 8;
+const MOST_WORDS: usize = 8;
 
 /// Stands beside the number of words if a repeat of the request is known.
 const IS_KNOWN: u64 = 64;
-const _: () = assert!(IS_KNOWN > 2 * MOST_WORDS + 1);
+const _: () = assert!(IS_KNOWN.ilog2() > (2 * MOST_WORDS + 1).ilog2());
 
 /// Which question a message is or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,21 +160,22 @@ fn operation<'b>(content: &mut Reader<'b>, last_key: &'b str) -> Result<Item<'b>
         "" => last_key,
         key => key,
     };
-    let words =
+    let expected =
         "a number of words up to 8, twice, plus 1 for a time, plus 64 for the id of a request";
-    let found = content.number(words)?;
+    let found = content.number(expected)?;
     let (is_known, count) = (found & IS_KNOWN != 0, (found & !IS_KNOWN) >> 1);
-    if count > MOST_WORDS {
-        return Err(WireError::Number { expected: words, found });
-    }
+    let mut room = [0; MOST_WORDS];
+    let words = usize::try_from(count).ok().and_then(|count| room.get_mut(..count));
+    let words = words.ok_or(WireError::Number { expected, found })?;
     let now = match found & 1 {
         0 => None,
         _ => Some(Timestamp(content.number("a time")?)),
     };
-    let words = (0..count).map(|_| content.word("a word of an operation"));
-    let words = words.collect::<Result<Vec<u64>, _>>()?;
+    for word in &mut *words {
+        *word = content.word("a word of an operation")?;
+    }
     let kind = words.first().copied().unwrap_or(0);
-    let operation = Operation::from_words(&words)
+    let operation = Operation::from_words(words)
         .ok_or(WireError::Number { expected: "the words of an operation", found: kind })?;
     let mut word = || content.word("a word of the id of a request");
     let idempotency = match is_known {
