@@ -81,8 +81,9 @@ use tidegate_gate::{
     Explanation, Micros, Request, Resolved, Rule, Timestamp, TransactionError, Used, Verdict,
 };
 
+use crate::cache::Transmit;
 use crate::count::less;
-use crate::outage::{Outage, Owed, Told};
+use crate::outage::{Outage, Told};
 use ask::{Completion, OnFailure};
 pub use ask::{Failure, Options, Queued};
 use partitions::{Left, Partitions};
@@ -275,12 +276,12 @@ impl<T, E: Clone> Authority<T, E> {
 
     /// What the store must be told of the time in which it did not answer; nothing before [`handle_back`](Self::handle_back). The driver
     /// asks for this operation, and tells [`handle_told`](Self::handle_told) what came of it.
-    pub fn poll_owed(&mut self, now: Timestamp) -> Option<Owed> {
+    pub fn poll_owed(&mut self, now: Timestamp) -> Option<Transmit> {
         if self.is_away { None } else { self.outage.poll_owed(now) }
     }
 
     /// Takes what came of telling the store.
-    pub fn handle_told(&mut self, owed: Owed, told: Told) {
+    pub fn handle_told(&mut self, owed: Transmit, told: Told) {
         self.outage.handle_told(owed, told);
     }
 

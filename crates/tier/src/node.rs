@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use tidegate_gate::{Micros, Timestamp, Verdict};
 
 use crate::cache::{LocalVerdict, NodeCache, NodeStep, Options, Transmit};
-use crate::outage::{self, Outage, Owed, Told};
+use crate::outage::{self, Outage, Told};
 use crate::wire::{Delivered, Failure, NodeOptions, Outbox, Outgoing};
 
 /// A node whose authorities are one remote call away. [`wire`](crate::wire) says how to drive it.
@@ -17,7 +17,7 @@ pub struct Node<T> {
     outbox: Outbox<Option<T>>,
     outage: Outage,
     /// What authorities are being told of outages.
-    telling: Vec<Owed>,
+    telling: Vec<Transmit>,
 }
 
 impl<T> Node<T> {
@@ -87,7 +87,7 @@ impl<T> Node<T> {
     /// Tells an authority that answers what the node has decided by itself.
     fn tell(&mut self, answer: &Delivered<Option<T>>, now: Timestamp) {
         let Delivered { asked: Outgoing { resolved, operation, token, .. }, at, result } = answer;
-        let is_told = |owed: &Owed| owed.operation == *operation && owed.resolved == *resolved;
+        let is_told = |owed: &Transmit| owed.operation == *operation && owed.resolved == *resolved;
         if token.is_none()
             && let Some(told) = self.telling.iter().position(is_told)
         {
@@ -101,9 +101,8 @@ impl<T> Node<T> {
         while self.telling.len() < MOST_TOLD
             && let Some(owed) = self.outage.poll_answered()
         {
-            let Owed { resolved, operation } = owed.clone();
-            self.telling.push(owed);
-            self.outbox.ask(Outgoing { resolved, operation, now: None, at: *at, token: None });
+            self.telling.push(owed.clone());
+            self.ask_for(owed, *at);
         }
     }
 

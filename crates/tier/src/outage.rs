@@ -51,10 +51,11 @@ use tidegate_gate::{
     Micros, OnError, Operation, Resolved, Timestamp, Transaction, TransactionError, Verdict,
 };
 
+use crate::cache::Transmit;
 use crate::count::less;
 pub use fleet::Fleet;
 use partition::Partition;
-pub use partition::{Owed, Told};
+pub use partition::Told;
 
 /// How much a node remembers in an outage.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +89,7 @@ pub struct Outage {
     /// Some partition has something of which the store must be told.
     is_due: bool,
     /// What the store must be told next.
-    owed: Vec<Owed>,
+    owed: Vec<Transmit>,
     /// When states that equal fresh ones were last looked for.
     swept: Timestamp,
 }
@@ -171,7 +172,7 @@ impl Outage {
     fn change<R>(
         &mut self,
         at: usize,
-        change: impl FnOnce(&mut Partition, &mut Vec<Owed>) -> R,
+        change: impl FnOnce(&mut Partition, &mut Vec<Transmit>) -> R,
     ) -> Option<R> {
         let partition = self.partitions.get_mut(at)?;
         let bytes = partition.bytes();
@@ -182,7 +183,7 @@ impl Outage {
     }
 
     /// What the store must be told next, once it answers again.
-    pub fn poll_owed(&mut self, now: Timestamp) -> Option<Owed> {
+    pub fn poll_owed(&mut self, now: Timestamp) -> Option<Transmit> {
         if self.owed.is_empty() && core::mem::take(&mut self.is_due) {
             for partition in &mut self.partitions {
                 partition.take_owed(now, &mut self.owed);
@@ -212,12 +213,12 @@ impl Outage {
     }
 
     /// What the authorities that have answered must be told next.
-    pub fn poll_answered(&mut self) -> Option<Owed> {
+    pub fn poll_answered(&mut self) -> Option<Transmit> {
         self.owed.pop()
     }
 
     /// Takes what came of telling the store.
-    pub fn handle_told(&mut self, owed: Owed, told: Told) {
+    pub fn handle_told(&mut self, owed: Transmit, told: Told) {
         let is_commit = matches!(owed.operation, Operation::Commit(..));
         let done = match self.find(place(&owed.resolved)) {
             Ok(at) => {

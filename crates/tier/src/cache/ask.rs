@@ -40,7 +40,8 @@ pub struct NodeStep {
     pub own: Vec<Transmit>,
 }
 
-/// An operation of the node itself, to ask the authority for.
+/// An operation of the node itself, to ask the authority for: also a charge or a commit that the node has decided in an
+/// [outage](crate::outage).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The key.

@@ -11,14 +11,7 @@ use tidegate_gate::{
     TransactionError, Verdict,
 };
 
-/// An operation that the store must be told, because the node has decided it by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owed {
-    /// The key.
-    pub resolved: Resolved,
-    /// The operation: a charge, or a commit.
-    pub operation: Operation,
-}
+use crate::cache::Transmit;
 
 /// What came of telling the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +35,7 @@ pub(super) struct Partition {
     /// By the keys.
     #[expect(clippy::vec_box, reason = "a new key moves all behind it, which are then small")]
     granted: Vec<Box<Granted>>,
-    commits: Vec<Owed>,
+    commits: Vec<Transmit>,
     /// The store must be told something.
     is_due: bool,
     /// How many operations the store is being told.
@@ -156,7 +149,7 @@ impl Partition {
                 }
             }
             Operation::Commit(id, actual) => {
-                self.commit(Owed {
+                self.commit(Transmit {
                     resolved: own.resolved().clone(),
                     operation: Operation::Commit(*id, *actual),
                 });
@@ -209,9 +202,9 @@ impl Partition {
     }
 
     /// Takes a commit that the store must be told. Returns whether it is a new one: of several of one id the first counts.
-    fn commit(&mut self, owed: Owed) -> bool {
+    fn commit(&mut self, owed: Transmit) -> bool {
         self.is_due = true;
-        let id = |owed: &Owed| match owed.operation {
+        let id = |owed: &Transmit| match owed.operation {
             Operation::Commit(id, _) => Some(id),
             _ => None,
         };
@@ -223,7 +216,7 @@ impl Partition {
     }
 
     /// Takes what the store must be told.
-    pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut Vec<Owed>) {
+    pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut Vec<Transmit>) {
         if !mem::take(&mut self.is_due) {
             return;
         }
@@ -238,14 +231,14 @@ impl Partition {
             let units = counted.min(units);
             if units > 0 {
                 let resolved = key.resolved().clone();
-                owed.push(Owed { resolved, operation: Operation::Charge(units) });
+                owed.push(Transmit { resolved, operation: Operation::Charge(units) });
             }
         }
         self.told = self.told.saturating_add(owed.len().saturating_sub(before));
     }
 
     /// Takes what came of telling the store. Returns how many commits need not be told any more.
-    pub(super) fn told(&mut self, owed: Owed, told: Told) -> usize {
+    pub(super) fn told(&mut self, owed: Transmit, told: Told) -> usize {
         self.told = self.told.saturating_sub(1);
         match (owed.operation, told) {
             (Operation::Charge(units), Told::NotDone) => {

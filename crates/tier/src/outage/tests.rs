@@ -8,7 +8,7 @@ use tidegate_gate::{
     Verdict,
 };
 
-use super::{Options, Outage, Owed, Told};
+use super::{Options, Outage, Told, Transmit};
 
 fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", &format!("on_error = 'local'\n{text}")).unwrap())
@@ -420,7 +420,7 @@ fn what_is_owed_of_one_partition_is_told_alone() {
     assert!(passes(&mut outage, &a, 1, 1) && passes(&mut outage, &b, 1, 2));
     assert_eq!(outage.poll_answered(), None);
     outage.handle_answered(&b, Timestamp(2));
-    let owed: Owed = outage.poll_answered().unwrap();
+    let owed: Transmit = outage.poll_answered().unwrap();
     assert_eq!((owed.resolved.key(), owed.operation), ("b", Operation::Charge(2)));
     assert_eq!(outage.poll_answered(), None);
     outage.handle_told(owed, Told::Done);

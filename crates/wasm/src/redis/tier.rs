@@ -9,7 +9,6 @@ use tidegate_gate::{
 };
 use tidegate_tier::authority::{Options, Queued};
 use tidegate_tier::cache::{self, NodeStep, Transmit, VerdictOf};
-use tidegate_tier::outage::Owed;
 use tidegate_tier::{Authority, NodeCache};
 
 use super::flight::Flight;
@@ -50,7 +49,7 @@ pub(super) enum Waiting {
     /// The node asked it at this time.
     Node(Transmit, Micros),
     /// Redis is told what the node has decided by itself.
-    Owed(Owed),
+    Owed(Transmit),
 }
 
 impl Tier {

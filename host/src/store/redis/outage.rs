@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tidegate_gate::Verdict;
 use tidegate_tier::authority::Failure;
-use tidegate_tier::outage::{Owed, Told};
+use tidegate_tier::cache::Transmit;
+use tidegate_tier::outage::Told;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -42,7 +43,7 @@ pub(super) enum Recovered {
     /// Redis may be told something again.
     Resumed,
     /// Redis was told this.
-    Told(Owed, Told),
+    Told(Transmit, Told),
 }
 
 impl Recovery {
@@ -66,7 +67,7 @@ impl Recovery {
     }
 
     /// Takes an operation that was asked for, and where its answer comes.
-    pub(super) fn tell(&mut self, owed: Owed, answer: oneshot::Receiver<VerdictOrFailure>) {
+    pub(super) fn tell(&mut self, owed: Transmit, answer: oneshot::Receiver<VerdictOrFailure>) {
         self.told += 1;
         self.events.push(Box::pin(async move {
             let told = told(answer.await.ok());

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use tidegate_gate::{Limit, Limits, Micros, Operation, Timestamp, Verdict};
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{Failure, Queued, Swap, SwapOutcome};
-use tidegate_tier::outage::{Owed, Told};
+use tidegate_tier::cache::Transmit;
+use tidegate_tier::outage::Told;
 
 use super::account::Account;
 use crate::world::act::Act;
@@ -79,7 +80,7 @@ struct Asked {
     key: usize,
     operation: Operation,
     /// What the host tells the store.
-    owed: Option<Owed>,
+    owed: Option<Transmit>,
 }
 
 impl Happens for World {
@@ -145,7 +146,7 @@ impl World {
         self.begin(host, (key, operation), None);
     }
 
-    fn begin(&mut self, host: usize, (key, operation): (usize, Operation), owed: Option<Owed>) {
+    fn begin(&mut self, host: usize, (key, operation): (usize, Operation), owed: Option<Transmit>) {
         let ((now, at), token) = (self.times(), self.last);
         let resolved = self.places.keys[key].resolved.clone();
         self.last += 1;
