@@ -168,3 +168,6 @@ pub(crate) const fn saturating_product(one: u64, other: u64) -> u64 {
 const fn wide_product(one: u64, other: u64) -> u64 {
     one.saturating_mul(other)
 }
+
+#[cfg(test)]
+mod tests;

@@ -345,12 +345,11 @@ const fn at_most(a: u64, b: u64) -> u64 {
     if a < b { a } else { b }
 }
 
-/// The largest capacity that [`Config::new`] accepts at this rate.
-#[expect(clippy::as_conversions, reason = "const fn; widening, and bounded by the min before it")]
+/// The largest capacity that [`Config::new`] accepts at this rate, if it does not accept every capacity.
+#[expect(clippy::as_conversions, reason = "const fn; widening, or bounded by `by_width`")]
 #[expect(clippy::arithmetic_side_effects, reason = "const fn; 53-bit factors, divisors above 0")]
 const fn largest_capacity(inflow: u64, scale: u64) -> u64 {
-    let by_width = u64::MAX as u128 / scale as u128;
+    let by_width = u64::MAX / scale;
     let by_time = MAX_QUANTITY as u128 * inflow as u128 / scale as u128;
-    let largest = if by_width < by_time { by_width } else { by_time };
-    if largest > MAX_QUANTITY as u128 { MAX_QUANTITY } else { largest as u64 }
+    if by_time < by_width as u128 { by_time as u64 } else { by_width }
 }

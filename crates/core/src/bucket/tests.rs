@@ -78,14 +78,18 @@ fn five_million_grants_leave_exactly_what_arithmetic_says() {
 
 #[test]
 fn a_capacity_that_does_not_fit_is_an_error_that_names_the_largest_that_fits() {
-    let rate = Rate::new(7, Micros(86_400_000_000)).unwrap();
-    let Err(ConfigError::ScaleTooFine { nearest, found, .. }) = Config::new(MAX_QUANTITY, rate)
-    else {
-        panic!("2^53 tokens at 7 a day need 90 bits");
-    };
-    assert_eq!(found, MAX_QUANTITY);
-    assert!(Config::new(nearest, rate).is_ok());
-    assert!(Config::new(nearest + 1, rate).is_err());
+    let a_day = |units| Rate::new(units, Micros(86_400_000_000)).unwrap();
+    let rate = a_day(7);
+    // of 7, the time until a bucket is full sets the bound; of more than 2^11, the width of a state
+    for (rate, expected) in [(rate, 729_749), (a_day(10_007), 213_503_982)] {
+        let Err(ConfigError::ScaleTooFine { nearest, found, .. }) = Config::new(MAX_QUANTITY, rate)
+        else {
+            panic!("2^53 tokens at a few a day need 90 bits");
+        };
+        assert_eq!((found, nearest), (MAX_QUANTITY, expected));
+        assert!(Config::new(nearest, rate).is_ok());
+        assert!(Config::new(nearest + 1, rate).is_err());
+    }
     assert!(Rate::new(0, Micros(1)).is_err());
     assert!(Rate::new(1, Micros(0)).is_err());
     assert!(Rate::new(MAX_QUANTITY + 1, Micros(1)).is_err());

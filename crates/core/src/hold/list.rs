@@ -42,9 +42,9 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    const fn to_word(self) -> u64 {
-        let charged = if self.charged > MAX_QUANTITY { MAX_QUANTITY } else { self.charged };
-        charged << 2 | if self.late { 2 } else { 0 } | if self.is_final { 1 } else { 0 }
+    fn to_word(self) -> u64 {
+        let charged = self.charged.min(MAX_QUANTITY);
+        charged << 2 | u64::from(self.late) << 1 | u64::from(self.is_final)
     }
 
     const fn of(word: u64) -> Self {

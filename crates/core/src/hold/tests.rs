@@ -233,9 +233,14 @@ fn the_last_timestamp_and_a_list_without_holds() {
     assert_eq!(config.accepts(&state), Ok(()));
     let _ = config.commit(&mut state, last, Id([0, 1]), 1);
     assert_eq!(config.accepts(&state), Ok(()));
-    let mut words = vec![0; config.words()];
-    words[5] = 7; // an end of the next hold, in a list without holds
-    assert!(config.accepts(&config.state(&words[..]).unwrap()).is_err());
+    for (place, word) in [
+        (5, 7),        // an end of the next hold, in a list without holds
+        (1, u64::MAX), // more spent than a bucket can owe
+    ] {
+        let mut words = vec![0; config.words()];
+        words[place] = word;
+        assert!(config.accepts(&config.state(&words[..]).unwrap()).is_err(), "{place}");
+    }
 }
 
 #[test]
@@ -251,6 +256,23 @@ fn a_wait_ends_where_time_ends_and_where_a_stored_end_has_passed() {
         let Reserved::Decided(refused) = said else { panic!() };
         assert_eq!(refused.retry_after(), Micros(4_200_000), "as if the hold never ended");
     }
+}
+
+/// It is a peek, which takes no place on the list.
+#[test]
+fn a_reservation_of_nothing_is_not_held() {
+    let config = tokens(100);
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    assert!(config.has_no_holds(&state));
+    let now = Timestamp(START);
+    for cost in 0..=TERMS.most {
+        let said = config.reserve(&mut state, now, Id([0, cost]), cost, Micros::SECOND).unwrap();
+        assert!(matches!(said, Reserved::Decided(decision) if decision.is_allowed()));
+        assert_eq!(config.find(&state, Id([0, cost])).is_some(), cost > 0);
+        assert_eq!(config.has_no_holds(&state), cost == 0);
+    }
+    let peeked = config.reserve(&mut state, now, Id([0, 9]), 0, Micros::SECOND).unwrap();
+    assert!(matches!(peeked, Reserved::Decided(decision) if decision.remaining() == 85));
 }
 
 #[test]
@@ -402,6 +424,7 @@ proptest! {
             config.refund(&mut holding, Refund { granted_at: now, cost: cost / 2 });
             bucket.refund(&mut plain, Refund { granted_at: now, cost: cost / 2 });
             prop_assert_eq!(&holding.words()[1..3], plain.words());
+            prop_assert_eq!(config.reset_after(&holding), bucket.reset_after(&plain));
             prop_assert!(holding.words()[3..].iter().all(|&word| word == 0));
         }
     }

@@ -268,6 +268,35 @@ fn a_configuration_says_what_it_was_made_of() {
     assert_eq!((reports.limit(), reports.capacity()), (rate, 1_800_000)); // 3 in 10 µs, for 6 s
 }
 
+/// What a limiter of 10 units says after 3 grants of 1 unit.
+#[test]
+fn used_units_are_those_that_were_granted_or_charged() {
+    fn check(limiter: impl RateLimiter, can_charge_ahead: bool) {
+        let now = Timestamp(1_700_000_000_000_000);
+        let mut state = limiter.state(vec![0; limiter.words()]).unwrap();
+        let unseen = limiter.charge_ahead(&mut state, 4, Micros::ZERO);
+        assert_eq!(unseen.map(|ahead| ahead.units), None);
+        for _ in 0..3 {
+            assert!(limiter.decide(&mut state, now, 1).unwrap().is_allowed());
+        }
+        assert_eq!(limiter.used(&state), 3);
+        let ahead = limiter.charge_ahead(&mut state, 4, Micros::ZERO).map(|ahead| ahead.units);
+        assert_eq!(ahead, can_charge_ahead.then_some(4));
+        assert_eq!(limiter.used(&state), 3 + ahead.unwrap_or(0));
+        limiter.charge(&mut state, now, 5);
+        assert_eq!(limiter.used(&state), 8 + ahead.unwrap_or(0), "also in debt");
+    }
+    let span = Micros(60_000_000);
+    check(bucket::Config::new(10, Rate::new(1, span).unwrap()).unwrap(), true);
+    let fixed = fixed::Config::new(10, span).unwrap();
+    check(fixed, true);
+    check(fixed.starting_at_first(), true);
+    check(sliding::Config::new(10, span, 4).unwrap(), true);
+    check(listed(10, &[span.0, crate::MAX_QUANTITY]), true);
+    let windows = [log::Window { limit: 10, period: span }];
+    check(log::Config::new(&windows, Micros::ZERO, log::Denied::Forgotten).unwrap(), false);
+}
+
 /// The table of limiters in the head of the crate.
 #[test]
 fn a_state_has_the_size_that_the_docs_say() {
@@ -380,7 +409,12 @@ fn a_state_of_another_limiter_is_not_accepted() {
     let fixed = fixed::Config::new(5, minute).unwrap();
     check(fixed);
     check(fixed.starting_at_first());
-    check(listed(5, &[minute.0]));
+    let calendar = listed(5, &[minute.0]);
+    check(calendar);
+    for count in [10, 11] {
+        let accepted = calendar.accepts(&calendar.state(vec![count, 1]).unwrap());
+        assert_eq!(accepted.is_ok(), count <= 10, "a debt of at most the limit");
+    }
     check(sliding::Config::new(5, minute, 4).unwrap());
     let windows = [log::Window { limit: 5, period: minute }];
     check(log::Config::new(&windows, Micros::ZERO, log::Denied::Forgotten).unwrap());

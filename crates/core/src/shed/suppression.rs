@@ -397,9 +397,8 @@ fn highest(counts: &Counts, elapsed: Micros) -> u64 {
     modified_mean(counts).max(newest.saturating_mul(COMMON.0 / PART.0))
 }
 
-const fn plus(count: u64, more: u64) -> u64 {
-    let sum = count.saturating_add(more);
-    if sum < MAX_QUANTITY { sum } else { MAX_QUANTITY }
+fn plus(count: u64, more: u64) -> u64 {
+    count.saturating_add(more).min(MAX_QUANTITY)
 }
 
 pub(super) const fn part_of(time: Timestamp) -> u64 {

@@ -362,16 +362,16 @@ impl Config {
         }
     }
 
-    /// a·K − i as the fraction (a·K − i)·F·M / F·M. `None` if it is not above 0.
+    /// a·K − i as the fraction (a·K − i)·F·M / F·M. `None` if nothing is shed, or if it is below 0.
     #[inline]
     fn shed_of(&self, load: Load, class: Class) -> Option<Fraction> {
-        if class.0 >= self.classes || load.level <= self.shedding {
+        if load.level <= self.shedding {
             return None;
         }
         let amount = u128::from(load.level.saturating_sub(self.shedding));
         let before = u128::from(class.0).saturating_mul(u128::from(self.span));
         let part = amount.saturating_mul(u128::from(self.classes)).checked_sub(before)?;
-        (part > 0).then_some(Fraction { part, whole: u128::from(self.span) })
+        Some(Fraction { part, whole: u128::from(self.span) })
     }
 
     /// (a − i/K)·F, rounded up: a microsecond sooner, some requests of the class are still shed.

@@ -261,3 +261,80 @@ fn what_cannot_go_on_ends() {
     let mut state = bucket.state(vec![0; bucket.words()]).unwrap();
     assert!(!bucket.take_over(&mut state, &old, &mut held, |_, _| Some(Times::Newest)));
 }
+
+/// A shorter window takes over the hold whose units it still counts in full.
+#[test]
+fn a_hold_goes_on_while_its_units_count() {
+    let at = |seconds: u64| Timestamp(START + seconds * 1_000_000);
+    let log = |seconds: u64| {
+        let window = log::Window { limit: 10, period: Micros(seconds * 1_000_000) };
+        log::Config::new(&[window], Micros::ZERO, log::Denied::Forgotten).unwrap()
+    };
+    let sliding = |seconds: u64| sliding::Config::new(10, Micros(seconds * 1_000_000), 4).unwrap();
+    fn check<L: RateLimiter + Into<Counter>>(
+        (long, short): (L, L),
+        times: [Timestamp; 2],
+        carry: impl FnOnce(&mut [u64], &[u64]) -> Option<Times>,
+    ) {
+        let (old, new) = (Config::new(long, TERMS).unwrap(), Config::new(short, TERMS).unwrap());
+        let mut held = old.state(vec![0; old.words()]).unwrap();
+        for (id, time) in (1..).zip(times) {
+            let said = old.reserve(&mut held, time, Id([0, id]), 3, TERMS.longest).unwrap();
+            assert!(matches!(said, Reserved::Decided(decision) if decision.is_allowed()));
+        }
+        let mut state = new.state(vec![0; new.words()]).unwrap();
+        assert!(new.take_over(&mut state, &old, &mut held, carry));
+        assert_eq!(new.find(&state, Id([0, 1])), None, "its units count no more");
+        assert_eq!(new.find(&state, Id([0, 2])).map(|(units, _)| units), Some(3));
+    }
+    check((log(20), log(10)), [at(0), at(10)], |words, counted| {
+        let held = log(20).state(counted.to_vec()).unwrap();
+        log(10).adopt(&mut log(10).state(words).unwrap(), &held, (1, 1));
+        Some(Times::Kept)
+    });
+    check((sliding(20), sliding(10)), [at(0), at(10)], |words, counted| {
+        let newest = sliding(20).state(counted.to_vec()).unwrap().newest();
+        sliding(10).charge(&mut sliding(10).state(words).unwrap(), newest, 3);
+        Some(Times::Kept)
+    });
+}
+
+/// The holds would then be charged twice.
+#[test]
+fn what_counts_more_than_before_does_not_go_on() {
+    let window = |limit| fixed::Config::new(limit, Micros(10_000_000)).unwrap();
+    let old = Config::new(window(10), TERMS).unwrap();
+    let mut held = old.state(vec![0; old.words()]).unwrap();
+    let _ = old.reserve(&mut held, Timestamp(START), Id([0, 1]), 4, TERMS.longest);
+    let new = Config::new(window(20), TERMS).unwrap();
+    for more in [0, 1] {
+        let carry = |words: &mut [u64], counted: &[u64]| {
+            let mut state = window(20).state(words).unwrap();
+            window(20).charge(&mut state, window(10).state(counted).unwrap().newest(), 4 + more);
+            Some(Times::Kept)
+        };
+        let mut state = new.state(vec![0; new.words()]).unwrap();
+        assert_eq!(new.take_over(&mut state, &old, &mut held, carry), more == 0);
+        assert_eq!(new.held(&state), if more == 0 { 4 } else { 0 });
+    }
+}
+
+#[test]
+fn no_hold_goes_on_to_or_from_a_bucket_that_starts_empty() {
+    let (old, new) = (tokens(10, 1, 1), tokens(20, 1, 1));
+    for (old, new, goes_on) in [
+        (old, new, true),
+        (old.starting_empty(), new, false),
+        (old, new.starting_empty(), false),
+        (old.starting_empty(), new.starting_empty(), false),
+    ] {
+        let (old, new) = (Config::new(old, TERMS).unwrap(), Config::new(new, TERMS).unwrap());
+        let mut held = old.state(vec![0; old.words()]).unwrap();
+        old.advance(&mut held, Timestamp(START));
+        let later = Timestamp(START + 10_000_000);
+        let _ = old.reserve(&mut held, later, Id([0, 1]), 4, TERMS.longest);
+        assert_eq!(old.held(&held), 4);
+        let mut state = new.state(vec![0; new.words()]).unwrap();
+        assert_eq!(new.take_over(&mut state, &old, &mut held, |_, _| None), goes_on);
+    }
+}

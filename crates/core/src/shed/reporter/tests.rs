@@ -157,6 +157,12 @@ fn the_cap_is_the_limit_of_a_part_and_at_least_one() {
         assert_eq!(config(units, period, LocalCap::On).capacity(), expected);
         assert_eq!(config(units, period, LocalCap::Off).capacity(), MAX_QUANTITY);
     }
+    let without = config(1, SECOND, LocalCap::Off);
+    let mut state = State::default();
+    for _ in 0..3 {
+        let said = without.decide(&mut state, Timestamp(SECOND), MAX_QUANTITY, Draw(0));
+        assert_eq!(said, Ok(Verdict::Admitted), "the most that is counted caps nothing");
+    }
 }
 
 #[test]

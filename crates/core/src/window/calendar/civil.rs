@@ -194,8 +194,8 @@ impl Every {
     /// The month (from January 1970) or the day with which the window of the number 0 begins.
     fn phase(&self) -> i64 {
         match self.count {
-            7 => (self.start + 4) % 7, // 5 January 1970 was the first Monday
-            count => (self.start - i64::from(self.months)) % count,
+            7 => self.start + 4, // 5 January 1970 was the first Monday
+            _ => self.start - i64::from(self.months),
         }
     }
 
@@ -340,3 +340,6 @@ fn signed(time: Timestamp) -> i64 {
 fn micros(at: i64) -> Timestamp {
     Timestamp(u64::try_from(at).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,6 +191,23 @@ fn windows_are_told_by_their_numbers() {
 }
 
 #[test]
+fn the_longest_window_is_told_with_its_changes_of_the_clock() {
+    let months = |count| Every::months(count, 1, 1).unwrap();
+    for (every, days) in [
+        (Every::day(), 1),
+        (Every::week(3).unwrap(), 7),
+        (months(1), 31),
+        (months(3), 92),
+        (months(12), 366),
+    ] {
+        assert_eq!(Calendar::new(every, utc()).longest(), Micros(days * DAY));
+        let changing = zone(&[(24, -60), (48, 90)], 100 * DAY);
+        let expected = Micros(days * DAY + 2 * HOUR + HOUR / 2);
+        assert_eq!(Calendar::new(every, changing).longest(), expected);
+    }
+}
+
+#[test]
 fn an_anchor_is_never_taken_from_a_shorter_month() {
     let monthly = Calendar::new(Every::months(1, 1, 31).unwrap(), utc());
     let mut at = Timestamp(1_706_659_200_000_000); // 2024-01-31

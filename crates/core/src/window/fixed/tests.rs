@@ -121,6 +121,11 @@ fn other_numbers_leave_the_beginning_of_a_window_where_it_is() {
         assert_eq!(state.words(), words);
         assert!(new.accepts(&state).is_ok());
     }
+    old.advance(&mut held, Timestamp(1_100)); // over
+    let (longer, mut state) = (config(9, 1_000).starting_at_first(), fresh(old));
+    assert!(longer.adopt(&mut state, &old, &held, 0));
+    assert_eq!(state.words(), [0, 1_100, 0], "a longer window does not open it again");
+
     let mut unchanged = fresh(old);
     assert!(!old.adopt(&mut unchanged, &config(5, 100), &State::from([3, 1_030]), 3));
     assert_eq!(unchanged, fresh(old));

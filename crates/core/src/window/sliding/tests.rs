@@ -3,6 +3,7 @@ use tidegate_reference::{Oracle, Rule};
 
 use super::{Config, MAX_SEGMENTS};
 use crate::exhaustive::{every_sequence, triples};
+use crate::hold::reservable::Reservable;
 use crate::properties::{Subject, fresh};
 use crate::window::Refund;
 use crate::{ConfigError, Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp, properties};
@@ -110,6 +111,22 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_period() {
         // the newest grants leave one segment after their period, as they do without a jump
         let period = Micros(1_000_000 + 1_000_000 / segments);
         properties::a_jump_and_back_locks_for_no_longer_than_a_period(config, period, 5);
+    }
+}
+
+#[test]
+fn a_true_cost_leads_to_a_debt_of_at_most_the_limit() {
+    let config = config(5, 100, 2);
+    for (granted_at, counted, words) in [
+        (151, 2, [157, 150, 10, 7, 3, 4]), // 7 beside the 3 of the segment before
+        (100, 3, [157, 150, 10, 2, 8, 4]),
+        (60, 4, [157, 150, 5, 2, 3, 10]), // the trailing segment is bounded by itself
+        (49, 1, [157, 150, 5, 2, 3, 4]),  // it counts no more
+    ] {
+        let mut state = config.state([157, 150, 5, 2, 3, 4]).unwrap();
+        config.correct(&mut state, Timestamp(granted_at), counted, 1_000);
+        assert_eq!(state.words(), words, "granted at {granted_at}");
+        assert_eq!(config.accepts(&state), Ok(()));
     }
 }
 
