@@ -7,7 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-import { Redis } from "ioredis";
+import { Cluster, Redis } from "ioredis";
+import { createCluster } from "redis";
 
 import { until } from "./redis.mjs";
 
@@ -40,27 +41,33 @@ async function stopAll(servers, folder) {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Starts a Cluster of three masters. */
-export async function startCluster() {
+/** Starts a Cluster of three masters, each with a replica if `hasReplicas`; the replicas come after the masters. */
+export async function startCluster({ hasReplicas = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "tidegate-cluster-"));
-  const all = await freePorts(6);
-  const nodes = await Promise.all([0, 1, 2].map(async (place) => {
-    const [port, bus] = [all[place], all[place + 3]];
-    const files = ["--dir", folder, "--cluster-config-file", `nodes-${port}.conf`, "--save", ""];
-    const server = await start(["--port", `${port}`, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", `${bus}`, ...files]);
-    return { port, bus, server, admin: new Redis(port, "127.0.0.1") };
+  const count = hasReplicas ? 6 : 3;
+  const all = await freePorts(2 * count);
+  const nodes = await Promise.all(Array.from({ length: count }, async (_, place) => {
+    const [port, bus] = [all[place], all[place + count]];
+    const files = ["--dir", folder, "--cluster-config-file", `nodes-${port}.conf`, "--dbfilename", `${port}.rdb`, "--save", ""];
+    const cluster = ["--cluster-enabled", "yes", "--cluster-port", `${bus}`, "--cluster-node-timeout", hasReplicas ? "1000" : "15000"];
+    const server = await start(["--port", `${port}`, "--bind", "127.0.0.1", ...cluster, ...files, "--repl-diskless-sync-delay", "0"]);
+    return { port, bus, server, admin: new Redis(port, "127.0.0.1").on("error", () => {}) };
   }));
   const [first] = nodes;
   const ends = [0, 5_461, 10_923, 16_384];
-  for (const [place, { port, bus, admin }] of nodes.entries()) {
-    await admin.call("CLUSTER", "ADDSLOTSRANGE", ends[place], ends[place + 1] - 1);
-    if (place > 0) await first.admin.call("CLUSTER", "MEET", "127.0.0.1", port, bus);
+  for (const [place, node] of nodes.entries()) {
+    node.id = await node.admin.call("CLUSTER", "MYID");
+    if (place < 3) await node.admin.call("CLUSTER", "ADDSLOTSRANGE", ends[place], ends[place + 1] - 1);
+    if (place > 0) await first.admin.call("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus);
   }
-  for (const { admin } of nodes) {
-    await until(async () => {
-      const info = await admin.call("CLUSTER", "INFO");
-      return info.includes("cluster_state:ok") && info.includes("cluster_known_nodes:3");
-    });
+  const info = async ({ admin }) => {
+    const said = await admin.call("CLUSTER", "INFO");
+    return said.includes("cluster_state:ok") && said.includes(`cluster_known_nodes:${count}`);
+  };
+  for (const node of nodes) await until(() => info(node));
+  for (const [place, { admin }] of nodes.slice(3).entries()) {
+    await until(() => admin.call("CLUSTER", "REPLICATE", nodes[place].id).then(() => true, () => false));
+    await until(async () => (await admin.info("replication")).includes("master_link_status:up"));
   }
   const stop = async () => {
     for (const { admin } of nodes) admin.disconnect();
@@ -68,6 +75,20 @@ export async function startCluster() {
   };
   return { nodes, stop };
 }
+
+/** The clients of a Cluster that has these nodes: functions that connect, and return a client and how it ends. */
+export const clusterClients = (nodes) => ({
+  async ioredis() {
+    const client = new Cluster(nodes.map(({ port }) => ({ host: "127.0.0.1", port }))).on("error", () => {});
+    await client.ping();
+    return { client, end: () => client.disconnect() };
+  },
+  async redis() {
+    const client = createCluster({ rootNodes: nodes.map(({ port }) => ({ socket: { host: "127.0.0.1", port } })) }).on("error", () => {});
+    await client.connect();
+    return { client, end: () => client.destroy() };
+  },
+});
 
 /** Starts a Redis and a sentinel that names it. */
 export async function startSentinel() {

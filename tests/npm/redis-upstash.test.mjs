@@ -9,7 +9,7 @@ import { Redis as Upstash } from "@upstash/redis";
 import { Redis } from "ioredis";
 
 import { install, load } from "./installed.mjs";
-import { startServer } from "./redis.mjs";
+import { startServer, until } from "./redis.mjs";
 
 const { RedisLimiter } = await load(install(), "tidegate/redis");
 const redis = await startServer();
@@ -89,6 +89,28 @@ test("a broken connection, and errors of Redis: nothing is granted, and no error
   await Promise.all([closed.close(), open.close()]);
 });
 
-test("a share of the limits in an outage needs another client", () => {
-  assert.throws(() => new RedisLimiter({ limits, on_error: "local" }, new Upstash(options)), { code: "INVALID_OPTION", message: /^`client`: expected a client of one Redis by/ });
+test("in an outage it grants its share, beside another client, and tells Redis afterwards", async () => {
+  const local = { limits: [{ algorithm: "fixed_window", limit: 100, period: "365d" }], on_error: "local" };
+  const limiters = [new Upstash(options), io].map((client) => new RedisLimiter({ policies: { shared: local } }, client, { deadline: "1s" }));
+  for (const limiter of limiters) assert.equal((await limiter.check("a")).allowed, true);
+  const scores = async () => (await io.zrange("tidegate:hosts", 0, -1, "WITHSCORES")).join();
+  await until(async () => await io.zcard("tidegate:hosts") === 2);
+  for (let time = 0; time < 2; time++) { // the second time each of them has read the count of the first time
+    const before = await scores();
+    await until(async () => (await scores()).split(",").every((word) => !before.split(",").includes(word) || word.length === 16));
+  }
+  redis.server.kill("SIGSTOP");
+  const shares = [];
+  for (const limiter of limiters) {
+    let granted = 0;
+    for (; (await limiter.check("a")).allowed; granted++);
+    shares.push(granted);
+  }
+  redis.server.kill("SIGCONT");
+  assert.ok(Math.min(...shares) >= 49 && shares[0] + shares[1] <= 98 + 1, `${shares} of 98, and n - 1 requests`);
+  await until(async () => {
+    const { degraded, remaining } = await limiters[0].peek("a");
+    return degraded === undefined && remaining === 0;
+  });
+  await Promise.all(limiters.map((limiter) => limiter.close()));
 });

@@ -351,8 +351,7 @@ export class RedisLimiter {
    *   Redis need different names
    * @param client a client that the caller has made, and closes
    * @throws {PolicyError} with the place of the error
-   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client, and for a client of a Cluster or of `@upstash/redis` if
-   *   `on_error` is `"local"`
+   * @throws {ArgumentError} `INVALID_OPTION` for anything but a client
    */
   constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis | UpstashRedis, options?: RedisLimiterOptions);
 }

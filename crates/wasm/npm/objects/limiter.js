@@ -15,7 +15,7 @@ export class DurableLimiter extends FarLimiter {
     if (typeof objects?.getByName !== "function") throw wrongType("objects", "INVALID_OPTION", objects, "a binding of Durable Objects, such as `env.KEYS`");
     const { name, prefix, deadlineUs } = farOptions(options, "5s");
     /** @type {import("../far/desk.js").Make} */
-    const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, false, false);
+    const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, undefined, false);
     super(policy, make, (native, heard) => new ObjectsCarrier(native, objects, deadlineUs, heard));
   }
 

@@ -6,7 +6,7 @@ import { clock } from "../input.js";
 /** @import { NativeAuthority as Native } from "#native" */
 /** @import { Heard } from "../far/carrier.js" */
 /** @import { Client } from "./client.js" */
-/** @typedef {{ call: number, master: string, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
+/** @typedef {{ call: number, slot: number, master: number, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 
 /**
  * How many calls that got no reply in time the client may still hold, of each master of a Cluster. Beyond them nothing is sent, so that
@@ -42,7 +42,7 @@ export class RedisCarrier {
   /**
    * The number of calls that were given up, and that the client has not settled, by master.
    *
-   * @type {Map<string, number>}
+   * @type {Map<number, number>}
    */
   #unanswered = new Map();
 
@@ -82,8 +82,9 @@ export class RedisCarrier {
   #drive() {
     for (let call = this.#begun(); call !== undefined; call = this.#begun()) {
       this.#underWay++;
-      const master = this.#masterOf(call);
-      if ((this.#unanswered.get(master) ?? 0) < MOST_UNANSWERED) this.#carry(call, master);
+      const slot = this.#native.slot(call) ?? 0;
+      const master = this.#client.masterOf?.(slot) ?? 0;
+      if ((this.#unanswered.get(master) ?? 0) < MOST_UNANSWERED) this.#carry(call, slot, master);
       else this.#giveUp(call, `the client has not answered ${MOST_UNANSWERED} earlier calls`);
     }
     this.#wakeLater();
@@ -123,11 +124,11 @@ export class RedisCarrier {
   /**
    * Sends the commands of a call until it has ended, or until its deadline has passed.
    *
-   * @type {(call: number, master: string) => void}
+   * @type {(call: number, slot: number, master: number) => void}
    */
-  #carry(call, master) {
+  #carry(call, slot, master) {
     /** @type {Flight} */
-    const flight = { call, master, isOver: false, timer: undefined };
+    const flight = { call, slot, master, isOver: false, timer: undefined };
     flight.timer = setTimeout(() => afterReads(() => this.#guard(() => this.#late(flight))), this.#deadlineMs);
     this.#next(flight);
   }
@@ -151,7 +152,7 @@ export class RedisCarrier {
       this.#native.reply(flight.call, reply, clock(), this.at());
       this.#next(flight);
     });
-    this.#client.send(words).then(take, (error) => take(error instanceof Error ? error : new Error(String(error))));
+    this.#client.send(words, flight.slot).then(take, (error) => take(error instanceof Error ? error : new Error(String(error))));
   }
 
   /** @type {(flight: Flight) => void} */
@@ -163,18 +164,7 @@ export class RedisCarrier {
     this.#drive();
   }
 
-  /**
-   * The master that a call is for: an empty text if there are no several.
-   *
-   * @type {(call: number) => string}
-   */
-  #masterOf(call) {
-    const { masterOf } = this.#client;
-    const slot = masterOf === undefined ? undefined : this.#native.slot(call);
-    return slot === undefined || masterOf === undefined ? "" : masterOf(slot);
-  }
-
-  /** @type {(master: string, more: 1 | -1) => void} */
+  /** @type {(master: number, more: 1 | -1) => void} */
   #countUnanswered(master, more) {
     const count = (this.#unanswered.get(master) ?? 0) + more;
     if (count === 0) this.#unanswered.delete(master); // masters come and go

@@ -5,11 +5,11 @@ import { Buffer } from "node:buffer";
 import { coded } from "../errors.js";
 import { kindOf } from "../middleware/kind.js";
 
-/** @typedef {(words: Buffer[]) => Promise<unknown>} Send sends a command, and returns the reply or throws */
+/** @typedef {(words: Buffer[], slot: number) => Promise<unknown>} Send calls a script of names of a slot, and returns the reply or throws */
 /**
  * @typedef {object} Client
  * @property {Send} send
- * @property {(slot: number) => string} [masterOf] which master of a Cluster has a slot
+ * @property {(slot: number) => number} [masterOf] the number of the master of a Cluster that has a slot; 0 if nobody knows
  * @property {boolean} [hasTexts] whether it carries texts alone
  */
 
@@ -30,9 +30,32 @@ export function clientOf(client) {
 
 /** @type {(client: any) => Client} */
 function ioredis(client) {
-  /** @type {Send} */
-  const send = async ([command, ...words]) => client.callBuffer(command.toString(), words);
-  return client.isCluster === true ? { send, masterOf: (slot) => client.slots[slot]?.[0] ?? "" } : { send };
+  /** @type {(to: any, words: (Buffer | string)[]) => Promise<unknown>} */
+  const call = async (to, [command, ...words]) => to.callBuffer(String(command), words);
+  if (client.isCluster !== true) return { send: (words) => call(client, words) };
+  /** @type {(slot: number) => string | undefined} */
+  const placeOf = (slot) => client.slots[slot]?.[0];
+  return {
+    masterOf: numbered(placeOf),
+    async send(words, slot) {
+      if (!isAcross(words)) return call(client, words);
+      // the client would send a call without names to any node
+      const master = client.nodes("master").find((/** @type {any} */ { options: { host, port } }) => `${host}:${port}` === placeOf(slot));
+      if (master === undefined) throw new Error("the client has no such master any more");
+      return call(master, withPrefix(words, client.options.keyPrefix));
+    },
+  };
+}
+
+/**
+ * The names have the prefix that `ioredis` writes before names.
+ *
+ * @type {(words: Buffer[], prefix: Buffer | string | undefined) => Buffer[]}
+ */
+function withPrefix(words, prefix) {
+  if (!prefix?.length) return words;
+  const [first, count] = [firstName(words), Number(words[COUNT + 1])];
+  return words.map((word, place) => (place >= first && place < first + count ? Buffer.concat([Buffer.from(prefix), word]) : word));
 }
 
 /**
@@ -43,12 +66,29 @@ function ioredis(client) {
 function nodeRedis(client) {
   if (Array.isArray(client.slots)) {
     return {
-      send: async (words) => client.sendCommand(words[FIRST_NAME], false, words, AS_BYTES),
-      masterOf: (slot) => client.slots[slot]?.master?.id ?? "",
+      send: async (words) => client.sendCommand(words[firstName(words)], false, words, AS_BYTES),
+      masterOf: numbered((slot) => client.slots[slot]?.master?.id),
     };
   }
   if (typeof client.getMasterNode === "function") return { send: async (words) => client.sendCommand(false, words, AS_BYTES) };
   return { send: async (words) => client.sendCommand(words, AS_BYTES) };
+}
+
+/**
+ * Gives each master a number of its own.
+ *
+ * @type {(masterOf: (slot: number) => string | undefined) => (slot: number) => number}
+ */
+function numbered(masterOf) {
+  /** @type {Map<string, number>} */
+  const numbers = new Map();
+  return (slot) => {
+    const master = masterOf(slot);
+    if (master === undefined) return 0;
+    const number = numbers.get(master) ?? numbers.size + 1;
+    numbers.set(master, number);
+    return number;
+  };
 }
 
 /**
@@ -74,8 +114,22 @@ function upstash(client) {
 /** What the client writes before and after an error of Redis. The command has keys. */
 const AROUND_ERROR = /^Command [^:]*failed: |, command was: .*$/gs;
 
-/** The place of the first name in a call of a script. In a Cluster there is no other command. */
-const FIRST_NAME = 3;
+/** The place of the number of names in a call of a script. */
+const COUNT = 2;
+
+/**
+ * Whether a call is over several slots of a Cluster: then it has no names, and the values begin with the number of names and the names.
+ *
+ * @type {(words: Buffer[]) => boolean}
+ */
+const isAcross = (words) => String(words[COUNT]) === "0";
+
+/**
+ * The place of the first name in a call of a script.
+ *
+ * @type {(words: Buffer[]) => number}
+ */
+const firstName = (words) => COUNT + (isAcross(words) ? 2 : 1);
 
 /** @type {(found: string) => Error} */
 const notAClient = (found) => coded("INVALID_OPTION", `\`client\`: expected a client of \`ioredis\`, of \`redis\` 5 or newer, or of \`@upstash/redis\`; found ${found}`);

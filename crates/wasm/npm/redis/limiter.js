@@ -13,9 +13,9 @@ export class RedisLimiter extends FarLimiter {
   constructor(policy, client, options = {}) {
     const sender = clientOf(client);
     const { name, prefix, deadlineUs } = farOptions(options, "250ms");
-    const [isCluster, hasTexts] = [sender.masterOf !== undefined, sender.hasTexts === true];
+    const { masterOf, hasTexts = false } = sender;
     /** @type {import("../far/desk.js").Make} */
-    const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, isCluster, hasTexts);
+    const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, masterOf, hasTexts);
     super(policy, make, (native, heard) => new RedisCarrier(native, sender, deadlineUs, heard));
   }
 }

@@ -41,6 +41,8 @@ declare module "cloudflare:workers" {
 declare module "node:buffer" {
   export class Buffer extends Uint8Array<ArrayBuffer> {
     static from(bytes: ArrayBufferLike, offset: number, length: number): Buffer;
+    static from(text: string | Uint8Array): Buffer;
+    static concat(parts: Uint8Array[]): Buffer;
     subarray(from: number, to: number): Buffer;
     toString(): string;
   }

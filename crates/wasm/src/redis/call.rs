@@ -15,6 +15,16 @@ const VALUES: usize = 3;
 
 pub(super) type Outcomes = Vec<SwapOutcome<String>>;
 
+/// Partitions of a swap that share a call: of one slot, or of several slots of one master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    /// The slot of the first partition, which leads to the master.
+    pub(super) slot: u16,
+    pub(super) is_across: bool,
+    /// Which partitions of the swap they are.
+    pub(super) partitions: Vec<usize>,
+}
+
 /// What follows a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -22,11 +32,14 @@ pub(super) enum Step {
     Send,
     /// The call has ended: the outcome of each partition, or the error of the whole call.
     End(Result<Outcomes, String>),
+    /// The call over several slots has ended by this error of the client, and nobody knows what is written. The slots are to be asked.
+    Lost(String),
 }
 
-/// A call that has not ended. `swap.lua` says what its words mean.
+/// A call that has not ended. `swap.lua` says what its words mean, and `across.lua` those of a call over several slots.
 #[derive(Debug)]
 pub(super) struct Call {
+    pub(super) group: Group,
     script: &'static Script,
     /// The next command.
     command: Arguments,
@@ -36,41 +49,54 @@ pub(super) struct Call {
     lost: Option<(Arguments, String)>,
     names: usize,
     /// The number of records of each partition.
-    partitions: Vec<usize>,
+    records: Vec<usize>,
 }
 
 impl Call {
     pub(super) fn new(
-        (prefix, script): (&str, &'static Script),
-        authority: &mut Authority<usize, String>,
-        swap: &Swap,
+        (prefix, has_texts): (&str, bool),
+        (authority, swap): (&mut Authority<usize, String>, &Swap),
+        group: Group,
     ) -> Self {
-        let partitions: Vec<usize> =
-            (0..swap.len()).map(|partition| authority.records(swap, partition).count()).collect();
-        let names = partitions.iter().sum();
-        let mut command = Arguments::of_script("EVALSHA", &script.hash, names);
-        for partition in 0..swap.len() {
-            for record in authority.records(swap, partition) {
-                command.push_joined(prefix.as_bytes(), record.name.as_bytes());
+        let script = if group.is_across { Script::across() } else { Script::of(has_texts) };
+        let records: Vec<usize> =
+            group.partitions.iter().map(|own| authority.records(swap, *own).count()).collect();
+        let command = Arguments::default();
+        let names = records.iter().sum();
+        let mut call =
+            Self { group, script, command, has_script: false, lost: None, names, records };
+        call.command = call.begin("EVALSHA", &script.hash);
+        for partition in &call.group.partitions {
+            for record in authority.records(swap, *partition) {
+                call.command.push_joined(prefix.as_bytes(), record.name.as_bytes());
             }
         }
-        for partition in 0..swap.len() {
-            for record in authority.records(swap, partition) {
-                command.push(&script.carried(record.found.unwrap_or_default()));
-                command.push(&script.carried(record.becomes.unwrap_or_default()));
+        for partition in &call.group.partitions {
+            for record in authority.records(swap, *partition) {
+                call.command.push(&script.carried(record.found.unwrap_or_default()));
+                call.command.push(&script.carried(record.becomes.unwrap_or_default()));
                 let keep = record.ttl.map(|ttl| ttl.as_millis_ceil().to_string());
-                command.push(keep.unwrap_or_default().as_bytes());
+                call.command.push(keep.unwrap_or_default().as_bytes());
             }
         }
-        let mut call = Self { script, command, has_script: false, lost: None, names, partitions };
-        call.push_partitions();
+        call.push_records();
         call
     }
 
+    /// The words before the names.
+    fn begin(&self, command: &str, script: &str) -> Arguments {
+        if !self.group.is_across {
+            return Arguments::of_script(command, script, self.names);
+        }
+        let mut words = Arguments::of_script(command, script, 0); // the names are values
+        words.push(self.names.to_string().as_bytes());
+        words
+    }
+
     /// Says how many records each partition has, unless each has one.
-    fn push_partitions(&mut self) {
-        if self.partitions.iter().any(|records| *records != 1) {
-            let each = self.partitions.iter().map(ToString::to_string);
+    fn push_records(&mut self) {
+        if self.records.iter().any(|records| *records != 1) {
+            let each = self.records.iter().map(ToString::to_string);
             each.for_each(|records| self.command.push(records.as_bytes()));
         }
     }
@@ -79,9 +105,9 @@ impl Call {
         &self.command
     }
 
-    /// The slot of its names in a Cluster.
-    pub(super) fn slot(&self) -> u16 {
-        slot(self.command.iter().nth(BEFORE_NAMES).unwrap_or_default())
+    /// The words from the first name on.
+    fn names_and_rest(words: &Arguments, is_across: bool) -> impl Iterator<Item = &[u8]> {
+        words.iter().skip(BEFORE_NAMES.saturating_add(usize::from(is_across)))
     }
 
     /// Takes the reply to the command.
@@ -93,6 +119,7 @@ impl Call {
                 Step::Send
             }
             (Reply::Error(error), _) if is_of_server(&error) => Step::End(Err(error)),
+            (Reply::Error(error), None) if self.group.is_across => Step::Lost(error),
             (Reply::Error(error), None) => {
                 self.read_after(error);
                 Step::Send
@@ -106,26 +133,28 @@ impl Call {
     }
 
     fn with_whole_script(&mut self) {
-        let mut whole = Arguments::of_script("EVAL", &self.script.source, self.names);
-        self.command.iter().skip(BEFORE_NAMES).for_each(|word| whole.push(word));
+        let mut whole = self.begin("EVAL", &self.script.source);
+        Self::names_and_rest(&self.command, self.group.is_across).for_each(|word| whole.push(word));
         self.command = whole;
     }
 
-    /// The connection broke, so nobody knows what is written: asks for the bytes that are stored. The script finds them if it
-    /// expects nothing, and writes nothing.
-    fn read_after(&mut self, error: String) {
-        let mut reads = Arguments::of_script("EVALSHA", &self.script.hash, self.names);
-        self.command.iter().skip(BEFORE_NAMES).take(self.names).for_each(|name| reads.push(name));
+    /// Nobody knows what is written, because of this error: asks for the bytes that are stored. The script finds them if it expects
+    /// nothing, and writes nothing.
+    pub(super) fn read_after(&mut self, error: String) {
+        let mut reads = self.begin("EVALSHA", &self.script.hash);
+        let rest = Self::names_and_rest(&self.command, self.group.is_across);
+        rest.take(self.names).for_each(|name| reads.push(name));
         (0..self.names * VALUES).for_each(|_| reads.push(&[]));
         self.has_script = false;
         self.lost = Some((core::mem::replace(&mut self.command, reads), error));
-        self.push_partitions();
+        self.push_records();
     }
 
     /// The outcomes of a swap, given what was read after it. A partition whose records are all as expected is not written, so its
     /// operations can be done again. Otherwise nobody knows who wrote.
     fn after_loss(&self, read: Outcomes, swapped: &Arguments, error: &str) -> Outcomes {
-        let mut expected = swapped.iter().skip(BEFORE_NAMES + self.names).step_by(VALUES);
+        let rest = Self::names_and_rest(swapped, self.group.is_across);
+        let mut expected = rest.skip(self.names).step_by(VALUES);
         let outcome = |(read, records): (SwapOutcome<String>, &usize)| {
             let expected: Vec<&[u8]> = expected.by_ref().take(*records).collect();
             let found = match read {
@@ -139,14 +168,14 @@ impl Call {
                 false => SwapOutcome::Refused(found, error.to_owned()),
             }
         };
-        read.into_iter().zip(&self.partitions).map(outcome).collect()
+        read.into_iter().zip(&self.records).map(outcome).collect()
     }
 
     fn outcomes(&self, reply: Reply) -> Result<Outcomes, String> {
         match reply {
-            Reply::Zero => Ok(self.partitions.iter().map(|_| SwapOutcome::Swapped).collect()),
-            Reply::List(told) if told.len() == self.partitions.len() => {
-                let each = told.into_iter().zip(&self.partitions);
+            Reply::Zero => Ok(self.records.iter().map(|_| SwapOutcome::Swapped).collect()),
+            Reply::List(told) if told.len() == self.records.len() => {
+                let each = told.into_iter().zip(&self.records);
                 Ok(each.map(|(told, records)| outcome(told, *records)).collect())
             }
             _ => Err(UNEXPECTED.to_owned()),
@@ -180,18 +209,6 @@ fn outcome(told: Reply, records: usize) -> SwapOutcome<String> {
     }
 }
 
-/// The slot of a name: of the text between its first brace and the next one that closes, if there is any.
-fn slot(name: &[u8]) -> u16 {
-    let tag = name.iter().position(|byte| *byte == b'{').and_then(|open| {
-        let rest = name.get(open.saturating_add(1)..)?;
-        rest.get(..rest.iter().position(|byte| *byte == b'}')?).filter(|tag| !tag.is_empty())
-    });
-    crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(name)) & SLOTS_MASK
-}
-
-/// A Cluster has 16,384 slots.
-const SLOTS_MASK: u16 = 0x3fff;
-
 fn is_unknown_script(error: &str) -> bool {
     error.starts_with("NOSCRIPT")
 }
@@ -211,18 +228,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_name_has_the_slot_of_a_cluster() {
-        // as the client `ioredis` finds them
-        for (name, expected) in
-            [("foo", 12_182), ("p:{foo}:1", 12_182), ("{}a", 10_875), ("{bar", 4_015)]
-        {
-            assert_eq!(slot(name.as_bytes()), expected, "{name}");
-        }
-    }
-
     /// A call that writes one record of each of two keys.
-    fn call() -> Call {
+    fn call_of(is_across: bool) -> Call {
         let policy = r#"{"limits":[{"algorithm":"fixed_window","limit":2,"period":"1m"}]}"#;
         let policy = Arc::new(Policy::parse("login", policy).unwrap());
         let mut authority = Authority::new(Options::default());
@@ -231,7 +238,12 @@ mod tests {
             authority.ask(Queued { resolved, now, operation: 1.into(), at: Micros(0), token });
         }
         let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
-        Call::new(("p:", Script::of(false)), &mut authority, &swap)
+        let group = Group { slot: 0, is_across, partitions: vec![0, 1] };
+        Call::new(("p:", false), (&mut authority, &swap), group)
+    }
+
+    fn call() -> Call {
+        call_of(false)
     }
 
     fn words(call: &Call) -> Vec<String> {
@@ -265,6 +277,20 @@ mod tests {
             SwapOutcome::Refused(vec![other()], "Connection is closed.".into()),
         ];
         assert_eq!(call.reply(Reply::List(vec![Reply::Zero, found])), Step::End(Ok(outcomes)));
+    }
+
+    #[test]
+    fn a_call_over_several_slots_has_its_names_among_the_values() {
+        let (mut across, one) = (call_of(true), words(&call()));
+        let by_hash = words(&across);
+        assert_eq!(by_hash[..4], ["EVALSHA", &*across.script.hash, "0", "2"]);
+        assert_eq!(by_hash[4..], one[3..]);
+        assert_eq!(across.reply(Reply::Error("NOSCRIPT No matching script.".into())), Step::Send);
+        let whole = words(&across);
+        assert!(whole[1].starts_with("#!lua flags=allow-cross-slot-keys\n"), "{whole:?}");
+        assert_eq!((&*whole[0], &whole[2..]), ("EVAL", &by_hash[2..]));
+        let lost = across.reply(Reply::Error("Connection is closed.".into()));
+        assert_eq!(lost, Step::Lost("Connection is closed.".into()));
     }
 
     #[test]

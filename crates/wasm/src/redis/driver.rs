@@ -1,21 +1,20 @@
 //! What drives the authority: the commands to send, and their replies.
 
 use tidegate_gate::{Micros, Timestamp};
-use tidegate_tier::authority::{Queued, Swap, SwapOutcome};
+use tidegate_tier::authority::Queued;
 use wasm_bindgen::JsValue;
 
 use super::arguments::Arguments;
-use super::call::{Call, Outcomes, Step};
+use super::call::{Call, Group, Step};
 use super::flight::Flight;
 use super::reply::Reply;
+use super::server::Server;
 use super::tier::{Tier, Waiting};
+use super::under_way::{Then, UnderWay};
 use crate::number::{from_quantity, to_quantity};
 
-/// How many calls are under way at once: as many as the host has.
-const MOST_CALLS: usize = 4;
-
-/// How many it is in a Cluster, where a call is about one partition.
-const MOST_CALLS_OF_CLUSTER: usize = 256;
+/// How many swaps of a server are under way at once: as many as the host has.
+const MOST_SWAPS: usize = 4;
 
 /// The time at which operations are decided, if it is known, and the time by a clock that never goes back.
 type Times = (Option<Timestamp>, Micros);
@@ -25,53 +24,84 @@ impl Tier {
     pub(super) fn begin_call(&mut self, now: f64, at: f64) -> Option<usize> {
         let times = self.times(now, at);
         self.ask_what_is_due(times);
-        if let Some(flight) = self.recovery.poll(&self.prefix, times.1) {
-            return Some(self.calls.insert(flight));
+        if let Some((slot, command)) = self.presence.poll(times.1) {
+            return Some(self.calls.insert(Flight::Announcement(slot, command)));
         }
-        let most = if self.is_cluster { MOST_CALLS_OF_CLUSTER } else { MOST_CALLS };
-        if self.calls.len() >= most {
-            return None;
+        if let Some(swap) = self.again.pop_front() {
+            self.begin_again(swap);
         }
-        self.tell(times);
-        let swap = self.authority.poll_swap(times, |_| false)?;
-        let call = Call::new((&self.prefix, self.script), &mut self.authority, &swap);
-        Some(self.calls.insert(Flight::Swap(swap, call)))
+        for place in 0..self.servers.0.len() {
+            if !self.begun.is_empty() {
+                break;
+            }
+            self.tell(place, times);
+            self.begin_calls(place, times);
+        }
+        self.begun.pop_front()
+    }
+
+    /// Begins the next calls of a server.
+    fn begin_calls(&mut self, place: usize, times: Times) {
+        let Some(server) = self.servers.0.get_mut(place) else { return };
+        if let Some((slot, command)) = server.recovery.poll(times.1) {
+            let ping = Flight::Ping(server.number, slot, command);
+            self.begun.push_back(self.calls.insert(ping));
+        }
+        if server.swaps >= MOST_SWAPS {
+            return;
+        }
+        let Some(swap) = server.authority.poll_swap(times, |_| false) else { return };
+        server.swaps = server.swaps.saturating_add(1);
+        let mut swap = UnderWay::new(server.number, swap);
+        let (to, masters) = ((&*self.prefix, self.has_texts), (&self.masters, self.runs_across));
+        let calls = swap.begin(to, &mut server.authority, masters);
+        let number = self.swaps.insert(swap);
+        self.begin_all(number, calls);
+    }
+
+    /// Begins the calls by slot of a swap.
+    fn begin_again(&mut self, number: usize) {
+        let Some(swap) = self.swaps.get_mut(number) else { return };
+        let Some(server) = self.servers.get(swap.server) else { return };
+        let to = (&*self.prefix, self.has_texts);
+        let calls = swap.begin_again(to, &mut server.authority, &self.masters);
+        self.begin_all(number, calls);
+    }
+
+    /// Begins calls of a swap.
+    fn begin_all(&mut self, swap: usize, calls: Vec<Call>) {
+        let calls = calls.into_iter().map(|call| self.calls.insert(Flight::Swap(swap, call)));
+        self.begun.extend(calls);
     }
 
     /// When [`begin_call`](Self::begin_call) is next of use without a new operation.
     pub(super) fn due_us(&self) -> Option<f64> {
-        let due = [self.recovery.poll_timeout(), self.node.poll_timeout()];
-        due.into_iter().flatten().min().map(|due| from_quantity(due.0))
+        let servers = self.servers.0.iter().map(|server| server.recovery.poll_timeout());
+        let due = servers.chain([self.presence.poll_timeout(), self.node.poll_timeout()]);
+        due.flatten().min().map(|due| from_quantity(due.0))
     }
 
     /// The command that a call sends next; `None` if the call has ended.
     pub(super) fn command(&self, call: usize) -> Option<&Arguments> {
-        self.calls.get(call)?.command()
+        Some(self.calls.get(call)?.command())
     }
 
-    /// The slot of a Cluster in which the states of a call are; `None` for a call about no states.
+    /// The slot of a Cluster that a call is about.
     pub(super) fn slot(&self, call: usize) -> Option<u16> {
-        match self.calls.get(call)? {
-            Flight::Swap(_, call) => Some(call.slot()),
-            Flight::Announcement(_) | Flight::Ping(_) => None,
-        }
+        Some(self.calls.get(call)?.slot())
     }
 
     /// Takes the reply to the command of a call: what the client returned, or the `Error` that it threw.
     pub(super) fn reply(&mut self, call: usize, reply: &JsValue, now: f64, at: f64) {
         let times = self.times(now, at);
         let Some(under_way) = self.calls.get_mut(call) else { return };
-        let reply = Reply::read(reply, self.script.has_texts);
+        let reply = Reply::read(reply, self.has_texts);
         let ended = match under_way {
             Flight::Swap(_, call) => match call.reply(reply) {
                 Step::Send => return,
-                Step::End(outcomes) => Ended::Swap(outcomes),
+                step => Ended::Swap(step),
             },
-            Flight::Announcement(announcement) => match announcement.reply(reply) {
-                Ok(None) => return,
-                counted => Ended::Announcement(counted.ok().flatten()),
-            },
-            Flight::Ping(_) => Ended::Ping(!matches!(reply, Reply::Error(_))),
+            Flight::Announcement(..) | Flight::Ping(..) => Ended::Other(Some(reply)),
         };
         self.end(call, ended, times);
     }
@@ -80,9 +110,8 @@ impl Tier {
     pub(super) fn give_up(&mut self, call: usize, why: String, now: f64, at: f64) {
         let times = self.times(now, at);
         let ended = match self.calls.get(call) {
-            Some(Flight::Swap(..)) => Ended::Swap(Err(why)),
-            Some(Flight::Announcement(_)) => Ended::Announcement(None),
-            Some(Flight::Ping(_)) | None => Ended::Ping(false),
+            Some(Flight::Swap(..)) => Ended::Swap(Step::End(Err(why))),
+            _ => Ended::Other(None),
         };
         self.end(call, ended, times);
     }
@@ -90,7 +119,8 @@ impl Tier {
     /// Asks Redis to take back the units that this process holds, and ends what it asks by itself.
     pub(super) fn give_back(&mut self, now: f64, at: f64) {
         let (now, at) = self.times(now, at);
-        self.recovery.close();
+        self.presence.close();
+        self.servers.0.iter_mut().for_each(|server| server.recovery.close());
         for own in self.node.give_back(at) {
             self.ask_as_node(own, now.unwrap_or_default(), at);
         }
@@ -104,16 +134,17 @@ impl Tier {
         }
     }
 
-    /// Tells Redis what the node has decided by itself.
-    fn tell(&mut self, (now, at): Times) {
-        let Some(now) = now else { return };
-        while self.recovery.may_tell(at)
-            && let Some(owed) = self.authority.poll_owed(now)
+    /// Tells a server what the node has decided by itself.
+    fn tell(&mut self, place: usize, (now, at): Times) {
+        let (Some(now), Some(server)) = (now, self.servers.0.get_mut(place)) else { return };
+        let Server { number, authority, recovery, .. } = server;
+        while recovery.may_tell(at)
+            && let Some(owed) = authority.poll_owed(now)
         {
             let (resolved, operation) = (owed.resolved.clone(), owed.operation);
-            let token = self.waiting.insert(Waiting::Owed(owed));
-            self.recovery.tell();
-            self.authority.ask(Queued { resolved, now, at, operation, token });
+            let token = self.waiting.insert(Waiting::Owed(owed, *number));
+            recovery.tell();
+            authority.ask(Queued { resolved, now, at, operation, token });
         }
     }
 
@@ -127,46 +158,66 @@ impl Tier {
     fn end(&mut self, call: usize, ended: Ended, times: Times) {
         let Some(flight) = self.calls.try_remove(call) else { return };
         match (flight, ended) {
-            (Flight::Swap(swap, _), Ended::Swap(outcomes)) => self.end_swap(swap, outcomes, times),
-            (_, Ended::Announcement(count)) => {
-                self.recovery.announced(count, times.1);
-                self.recovery
-                    .nodes()
-                    .into_iter()
-                    .for_each(|nodes| self.authority.handle_nodes(nodes));
+            (Flight::Swap(swap, call), Ended::Swap(step)) => {
+                self.end_call(swap, &call.group, step, times);
             }
-            (_, Ended::Ping(is_back)) => {
-                self.recovery.pinged(is_back, times.1);
+            (Flight::Announcement(..), Ended::Other(reply)) => {
+                self.presence.announced(reply.as_ref(), times.1);
+                let nodes = self.presence.nodes();
+                let servers = self.servers.0.iter_mut();
+                servers.for_each(|server| server.handle_nodes(nodes));
+            }
+            (Flight::Ping(server, ..), Ended::Other(reply)) => {
+                let is_back = reply.is_some_and(|reply| !matches!(reply, Reply::Error(_)));
+                let Some(server) = self.servers.get(server) else { return };
+                server.recovery.asked(is_back, times.1);
                 if is_back {
-                    self.authority.handle_back();
+                    server.authority.handle_back();
                 }
             }
             _ => {} // never: a call ends as what it is
         }
     }
 
-    fn end_swap(&mut self, swap: Swap, outcomes: Result<Outcomes, String>, times: Times) {
-        match outcomes {
-            Ok(outcomes) => self.authority.handle(swap, outcomes, times),
-            Err(error) => {
-                self.recovery.failed(&error);
-                let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
-                self.authority.handle(swap, failed, times);
-                if self.is_cluster {
-                    return; // other masters may answer
-                }
-                self.authority.fail_waiting(&error, times.0);
-                if self.authority.handle_away() {
-                    self.recovery.await_back(times.1);
-                }
-            }
+    /// Takes the end of a call of a swap.
+    fn end_call(&mut self, number: usize, group: &Group, step: Step, times: Times) {
+        if let Step::End(Err(error)) = &step
+            && group.is_across
+            && error.starts_with(UNKNOWN_FLAGS)
+        {
+            self.runs_across = false;
+        }
+        let Some(swap) = self.swaps.get_mut(number) else { return };
+        match swap.end(group, step, self.masters.are_cluster()) {
+            Then::Wait => {}
+            Then::Again => self.again.push_back(number),
+            Then::End(error) => self.end_swap(number, error, times),
+        }
+    }
+
+    /// All calls of a swap have ended; with an error if the server did not answer.
+    fn end_swap(&mut self, number: usize, error: Option<String>, times: Times) {
+        let Some(mut swap) = self.swaps.try_remove(number) else { return };
+        let Some(server) = self.servers.get(swap.server) else { return };
+        server.swaps = server.swaps.saturating_sub(1);
+        let name = swap.name(&self.prefix, &mut server.authority, 0);
+        let outcomes = core::mem::take(&mut swap.outcomes);
+        server.authority.handle(swap.swap, outcomes, times);
+        let Some(error) = error else { return };
+        server.authority.fail_waiting(&error, times.0);
+        self.cause = error;
+        if server.authority.handle_away() {
+            server.recovery.await_back(name.unwrap_or_default(), times.1);
         }
     }
 }
 
 /// How a call has ended.
 enum Ended {
-    Swap(Result<Outcomes, String>),
-    Announcement(Option<u64>),
-    Ping(bool),
+    Swap(Step),
+    /// By this reply, if there is one.
+    Other(Option<Reply>),
 }
+
+/// What begins the error of a server that refuses a script for its flags, which Redis 6.2 does not know.
+const UNKNOWN_FLAGS: &str = "ERR ";

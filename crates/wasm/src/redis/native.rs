@@ -1,9 +1,11 @@
 //! What JavaScript calls for a limiter on Redis alone.
 
+use js_sys::Function;
 use tidegate_gate::Micros;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use super::slot::Masters;
 use super::tier::Tier;
 use crate::chance::Chance;
 use crate::far::Authority;
@@ -12,8 +14,8 @@ use crate::input::{parsed, quantity};
 #[wasm_bindgen(js_class = NativeAuthority)]
 impl Authority {
     /// An authority with the policy in `text`, or with the policy `name` of the file in `text`. `written` says whether the caller
-    /// wrote this text, so that errors name its lines. `cluster` says whether the states are in a Cluster,
-    /// `texts` whether the client carries no other bytes than those of texts.
+    /// wrote this text, so that errors name its lines. In a Cluster `master_of` says which master has a slot: a number, or 0 if nobody knows.
+    /// `texts` says whether the client carries no other bytes than those of texts.
     ///
     /// # Errors
     /// Throws a text that `errors.js` reads, as all calls do.
@@ -24,13 +26,13 @@ impl Authority {
         name: Option<String>,
         prefix: String,
         deadline_us: f64,
-        cluster: bool,
+        master_of: Option<Function>,
         texts: bool,
     ) -> Result<Self, JsValue> {
         let (policy, gateway) = parsed(text, written, name.as_deref())?;
         let deadline = Micros(quantity("options.deadline", "INVALID_OPTION", deadline_us)?);
         let mut chance = Chance::default();
-        let tier = Tier::new((prefix, cluster, texts), &policy, deadline, &mut chance)?;
+        let tier = Tier::new((prefix, Masters(master_of), texts), &policy, deadline, &mut chance)?;
         Ok(Self::of((policy, gateway), deadline, chance, tier))
     }
 
@@ -59,7 +61,7 @@ impl Authority {
         self.tier.command(call).map(|command| command.ends().to_vec())
     }
 
-    /// The slot of a Cluster in which the states of a call are; `undefined` for a call about no states.
+    /// The slot of a Cluster that a call is about; `undefined` if the call has ended.
     #[must_use]
     pub fn slot(&self, call: usize) -> Option<u16> {
         self.tier.slot(call)

@@ -1,117 +1,87 @@
-//! What a limiter under `on_error = "local"` asks Redis beside its states: how many nodes there are, and in an outage whether Redis is
-//! back, to be told then what the limiter has granted meanwhile.
+//! What a limiter under `on_error = "local"` asks a server in and after an outage: whether the server is back, and then to take what the
+//! limiter has granted meanwhile.
 
 use tidegate_gate::{Micros, Verdict};
 use tidegate_tier::authority::Failure;
-use tidegate_tier::outage::{Fleet, Told};
+use tidegate_tier::outage::Told;
 
+use super::arguments::Arguments;
 use super::call::is_of_server;
-use super::flight::{Announcement, Flight};
+use super::slot::slot;
 
-/// The pause between two questions whether Redis is back.
+/// The pause between two questions whether a server is back.
 const ASK_AGAIN_AFTER: Micros = Micros(50_000);
 
-/// How many operations Redis is told at once, so that callers do not wait for many of them.
+/// How many operations a server is told at once, so that callers do not wait for many of them.
 const MOST_TOLD: usize = 64;
 
-/// The pause after Redis has not done what it was told.
+/// The pause after a server has not done what it was told.
 const TELL_AGAIN_AFTER: Micros = Micros(1_000_000);
 
-/// The nodes, and the outage.
-#[derive(Debug)]
+/// The question whether a server is back, which a Cluster sends to the master of a name.
+const ASK: &str = "return 1";
+
+/// The outage of a server.
+#[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// The name of this node among the others.
-    id: u64,
-    fleet: Fleet,
-    /// When to announce the node; `None` while it is done, or if the policy needs no number of nodes.
-    announce_at: Option<Micros>,
-    /// Redis is known not to answer.
-    is_away: bool,
-    /// When to ask whether Redis is back; `None` while it is asked.
-    ping_at: Option<Micros>,
-    /// How many operations Redis is being told.
+    /// A name that the server did not answer about; `None` if it answers.
+    away: Option<String>,
+    /// When to ask whether the server is back; `None` while it is asked.
+    ask_at: Option<Micros>,
+    /// How many operations the server is being told.
     told: usize,
-    /// Until when Redis is told nothing.
+    /// Until when the server is told nothing.
     paused_until: Option<Micros>,
-    /// Why Redis was last away.
-    cause: String,
 }
 
 impl Recovery {
-    pub(super) fn new(id: u64, is_for_policy: bool) -> Self {
-        Self {
-            id,
-            fleet: Fleet::default(),
-            announce_at: is_for_policy.then_some(Micros::ZERO),
-            is_away: false,
-            ping_at: None,
-            told: 0,
-            paused_until: None,
-            cause: String::from("the operation failed"),
-        }
+    /// The question whether the server is back, if it is due, and the slot of a Cluster that it is about.
+    pub(super) fn poll(&mut self, at: Micros) -> Option<(u16, Arguments)> {
+        self.ask_at.take_if(|due| *due <= at)?;
+        let name = self.away.as_deref()?.as_bytes();
+        let mut command = Arguments::of_script("EVAL", ASK, 1);
+        command.push(name);
+        Some((slot(name), command))
     }
 
-    /// The next call that is due.
-    pub(super) fn poll(&mut self, prefix: &str, at: Micros) -> Option<Flight> {
-        let is_due = |due: &mut Micros| *due <= at;
-        if self.announce_at.take_if(is_due).is_some() {
-            return Some(Flight::Announcement(Announcement::new(prefix, self.id)));
-        }
-        self.ping_at.take_if(is_due).map(|_| Flight::ping())
-    }
-
-    /// When the next call is due.
+    /// When something is due.
     pub(super) fn poll_timeout(&self) -> Option<Micros> {
-        [self.announce_at, self.ping_at, self.paused_until].into_iter().flatten().min()
+        [self.ask_at, self.paused_until].into_iter().flatten().min()
     }
 
-    /// An announcement has ended. Without a count the last one holds.
-    pub(super) fn announced(&mut self, count: Option<u64>, at: Micros) {
-        count.into_iter().for_each(|count| self.fleet.handle_count(count, at));
-        self.announce_at = Some(Micros(at.0.saturating_add(Fleet::EVERY.0)));
+    /// Whether something is under way, or to come.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.away.is_some() || self.told > 0 || self.paused_until.is_some()
     }
 
-    /// How many nodes there are.
-    pub(super) fn nodes(&self) -> Option<u64> {
-        self.fleet.nodes()
-    }
-
-    /// Asks from now on whether Redis is back.
-    pub(super) fn await_back(&mut self, at: Micros) {
-        if !self.is_away {
-            self.is_away = true;
-            self.ping_at = Some(at);
+    /// Asks from now on whether the server is back, which did not answer about this name.
+    pub(super) fn await_back(&mut self, name: String, at: Micros) {
+        if self.away.is_none() {
+            (self.away, self.ask_at) = (Some(name), Some(at));
         }
     }
 
-    /// Takes note why Redis is away.
-    pub(super) fn failed(&mut self, cause: &str) {
-        cause.clone_into(&mut self.cause);
+    /// Takes what came of asking.
+    pub(super) fn asked(&mut self, is_back: bool, at: Micros) {
+        if is_back {
+            self.away = None;
+        } else {
+            self.ask_at = Some(Micros(at.0.saturating_add(ASK_AGAIN_AFTER.0)));
+        }
     }
 
-    /// Why Redis was last away.
-    pub(super) fn cause(&self) -> &str {
-        &self.cause
-    }
-
-    /// Takes what came of asking whether Redis is back.
-    pub(super) fn pinged(&mut self, is_back: bool, at: Micros) {
-        self.is_away = !is_back;
-        self.ping_at = (!is_back).then_some(Micros(at.0.saturating_add(ASK_AGAIN_AFTER.0)));
-    }
-
-    /// Whether Redis may be told something more.
+    /// Whether the server may be told something more.
     pub(super) fn may_tell(&mut self, at: Micros) -> bool {
         self.paused_until.take_if(|until| *until <= at);
-        !self.is_away && self.paused_until.is_none() && self.told < MOST_TOLD
+        self.away.is_none() && self.paused_until.is_none() && self.told < MOST_TOLD
     }
 
-    /// Redis is told an operation.
+    /// The server is told an operation.
     pub(super) const fn tell(&mut self) {
         self.told = self.told.saturating_add(1);
     }
 
-    /// Takes the answer to what Redis was told.
+    /// Takes the answer to what the server was told.
     pub(super) fn told(&mut self, answer: &Result<Verdict, Failure<String>>, at: Micros) -> Told {
         self.told = self.told.saturating_sub(1);
         let told = match answer {
@@ -125,8 +95,8 @@ impl Recovery {
         told
     }
 
-    /// Ends the announcements and the questions.
+    /// Ends the questions.
     pub(super) const fn close(&mut self) {
-        (self.announce_at, self.ping_at, self.paused_until) = (None, None, None);
+        (self.ask_at, self.paused_until) = (None, None);
     }
 }

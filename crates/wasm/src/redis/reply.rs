@@ -33,16 +33,6 @@ impl Reply {
         }
     }
 
-    /// The number, or the number in the bytes.
-    pub(super) fn number(&self) -> Option<u64> {
-        match self {
-            Self::Zero => Some(0),
-            Self::Number(number) => Some(*number),
-            Self::Bytes(bytes) => str::from_utf8(bytes).ok()?.parse().ok(),
-            _ => None,
-        }
-    }
-
     /// Reads the value of a client that returns bytes as a `Buffer`, or of one that carries texts alone. A list is read to the depth
     /// that the script has.
     pub(super) fn read(value: &JsValue, has_texts: bool) -> Self {
@@ -50,11 +40,12 @@ impl Reply {
     }
 
     fn read_to(value: &JsValue, has_texts: bool, depth: usize) -> Self {
-        if value.as_f64() == Some(0.0) || value.as_string().as_deref() == Some("0") {
-            return Self::Zero; // a client may be told to return numbers as texts
-        }
-        if let Some(number) = value.as_f64().and_then(to_quantity) {
-            return Self::Number(number);
+        // a client may be told to return numbers as texts
+        let in_text = || value.as_string()?.parse().ok();
+        match value.as_f64().and_then(to_quantity).or_else(in_text) {
+            Some(0) => return Self::Zero,
+            Some(number) => return Self::Number(number),
+            None => {}
         }
         if let Some(text) = value.as_string().filter(|_| has_texts) {
             return Self::of_text(&text);

@@ -6,6 +6,9 @@ use std::sync::LazyLock;
 /// The host's script.
 const SWAP: &str = include_str!("../../../../host/src/store/redis/swap.lua");
 
+/// What the host has before its script in a call over several slots of a Cluster.
+const BEFORE_SWAP_ACROSS: &str = include_str!("../../../../host/src/store/redis/across.lua");
+
 /// Before the host's script, if the client carries texts alone: the values come in hexadecimal digits.
 const BEFORE_SWAP: &str = "\
 local function bytes(digits)
@@ -37,6 +40,9 @@ static BYTES: LazyLock<Script> = LazyLock::new(|| Script::new(SWAP.to_owned(), f
 static TEXTS: LazyLock<Script> =
     LazyLock::new(|| Script::new([BEFORE_SWAP, SWAP, AFTER_SWAP].concat(), true));
 
+static ACROSS: LazyLock<Script> =
+    LazyLock::new(|| Script::new([BEFORE_SWAP_ACROSS, SWAP].concat(), false));
+
 /// A script.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -56,6 +62,11 @@ impl Script {
     /// The script for a client.
     pub(super) fn of(has_texts: bool) -> &'static Self {
         if has_texts { &TEXTS } else { &BYTES }
+    }
+
+    /// The script for names of several slots of a Cluster.
+    pub(super) fn across() -> &'static Self {
+        &ACROSS
     }
 
     /// Bytes as the client carries them.

@@ -5,40 +5,51 @@ use std::collections::VecDeque;
 use slab::Slab;
 use tidegate_gate::{
     AskError, Explanation, Id, Micros, OnError, Operation, Policy, Request, Resolved, Timestamp,
-    TransactionError, Verdict,
+    TransactionError, Verdict, blob,
 };
+use tidegate_tier::NodeCache;
 use tidegate_tier::authority::{Options, Queued};
 use tidegate_tier::cache::{self, NodeStep, Transmit, VerdictOf};
-use tidegate_tier::{Authority, NodeCache};
 
 use super::flight::Flight;
-use super::recovery::Recovery;
-use super::script::Script;
+use super::presence::Presence;
+use super::server::Servers;
+use super::slot::{Master, Masters};
+use super::under_way::UnderWay;
 use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::far::caller::{Answer, Caller, MOST_DEADLINES};
-
-const NO_SHARE: &str = "`client`: expected a client of one Redis by `ioredis` or `redis`, because `on_error` is \"local\"; found one \
-     of a Cluster or of `@upstash/redis`";
 
 /// The limiter's place in Redis.
 #[derive(Debug)]
 pub(crate) struct Tier {
     /// The prefix of every name in Redis.
     pub(super) prefix: String,
-    /// Whether the states are in a Cluster.
-    pub(super) is_cluster: bool,
-    pub(super) script: &'static Script,
-    pub(super) authority: Authority<usize, String>,
+    /// Whether the client carries texts alone.
+    pub(super) has_texts: bool,
+    pub(super) masters: Masters,
+    /// Whether the masters run scripts over several slots, as far as is known.
+    pub(super) runs_across: bool,
+    /// How each server's authority uses memory and time.
+    options: Options,
+    pub(super) servers: Servers,
     /// What this process answers by itself as a node, and the answers.
     pub(super) node: NodeCache,
     answered: VecDeque<(usize, Verdict)>,
-    pub(super) recovery: Recovery,
+    pub(super) presence: Presence,
+    /// Why Redis was last away.
+    pub(super) cause: String,
     /// The operations without an answer, by their tokens.
     pub(super) waiting: Slab<Waiting>,
     /// How many of them have a time that the caller gave.
     pub(super) timed: usize,
+    pub(super) swaps: Slab<UnderWay>,
     pub(super) calls: Slab<Flight>,
+    /// The calls of which JavaScript has not heard.
+    pub(super) begun: VecDeque<usize>,
+    /// The swaps of which some partitions are to be asked again. Their calls do not begin before JavaScript asks for a call: the number
+    /// of a call that has ended is free, and JavaScript may not have heard of the end.
+    pub(super) again: VecDeque<usize>,
 }
 
 /// An operation that waits for its answer.
@@ -48,17 +59,18 @@ pub(super) enum Waiting {
     Caller(Caller),
     /// The node asked it at this time.
     Node(Transmit, Micros),
-    /// Redis is told what the node has decided by itself.
-    Owed(Transmit),
+    /// A server is told what the node has decided by itself.
+    Owed(Transmit, Master),
 }
 
 impl Tier {
     /// What an error of the store begins with.
     pub(crate) const STORE: &str = "redis";
 
-    /// A place under a prefix, in a Cluster or not, by a client that carries no other bytes than those of texts or by one that does.
+    /// A place under a prefix, in a Cluster of these masters or not, by a client that carries no other bytes than those of texts or by
+    /// one that does.
     pub(super) fn new(
-        (prefix, is_cluster, has_texts): (String, bool, bool),
+        (prefix, masters, has_texts): (String, Masters, bool),
         policy: &Policy,
         deadline: Micros,
         chance: &mut Chance,
@@ -66,44 +78,44 @@ impl Tier {
         let mut random = || chance.number().ok_or(Failure::Ask(AskError::NoRandomness));
         let seed = random()?;
         let most_wait = Micros(deadline.0.saturating_mul(MOST_DEADLINES));
-        let is_local = policy.on_error() == OnError::Local;
-        if (is_cluster || has_texts) && is_local {
-            return Err(Failure::Option(NO_SHARE.to_owned()));
-        }
-        let mut options = Options { patience: deadline, most_wait, seed, ..Options::default() };
-        if is_cluster {
-            options.most_records = 1; // a call is about one partition, because its names must have one slot
-        }
+        let options = Options { patience: deadline, most_wait, seed, ..Options::default() };
         let (node, id) = (Id([random()?, random()?]), random()?);
         let node = cache::Options { node, seed: random()?, ..cache::Options::default() };
+        let is_local = policy.on_error() == OnError::Local;
         Ok(Self {
+            presence: Presence::new(id, &prefix, is_local),
             prefix,
-            is_cluster,
-            script: Script::of(has_texts),
-            authority: Authority::new(options),
+            has_texts,
+            masters,
+            runs_across: true,
+            options,
+            servers: Servers::default(),
             node: NodeCache::new(node),
             answered: VecDeque::new(),
-            recovery: Recovery::new(id, is_local),
+            cause: String::from("the operation failed"),
             waiting: Slab::new(),
             timed: 0,
+            swaps: Slab::new(),
             calls: Slab::new(),
+            begun: VecDeque::new(),
+            again: VecDeque::new(),
         })
     }
 
-    /// Takes an operation, and returns its token. Unless the node answers it, the authority is asked.
+    /// Takes an operation, and returns its token. Unless the node answers it, an authority is asked.
     pub(crate) fn ask(&mut self, caller: Caller, now: Timestamp) -> usize {
         let Caller { operation, is_timed, explains, at, .. } = caller;
         let resolved = caller.resolved.clone();
         self.timed = self.timed.saturating_add(usize::from(is_timed));
         let token = self.waiting.insert(Waiting::Caller(caller));
         if is_timed || explains || !resolved.policy().lets_nodes_answer() {
-            self.authority.ask(Queued { resolved, now, at, operation, token });
+            self.queue(Queued { resolved, now, at, operation, token });
             return token;
         }
         let NodeStep { answer, own } = self.node.ask(&resolved, &operation, now, at);
         match answer {
             Some(answer) => self.answered.push_back((token, answer.verdict())),
-            None => self.authority.ask(Queued { resolved, now, at, operation, token }),
+            None => self.queue(Queued { resolved, now, at, operation, token }),
         }
         own.into_iter().for_each(|own| self.ask_as_node(own, now, at));
         token
@@ -113,7 +125,22 @@ impl Tier {
     pub(super) fn ask_as_node(&mut self, own: Transmit, now: Timestamp, at: Micros) {
         let (resolved, operation) = (own.resolved.clone(), own.operation);
         let token = self.waiting.insert(Waiting::Node(own, at));
-        self.authority.ask(Queued { resolved, now, at, operation, token });
+        self.queue(Queued { resolved, now, at, operation, token });
+    }
+
+    /// Asks the authority of the server that has the key.
+    fn queue(&mut self, asked: Queued<usize>) {
+        let (number, new) = (self.master(&asked.resolved), (self.options, self.presence.nodes()));
+        self.servers.of(number, new).authority.ask(asked);
+    }
+
+    /// The server that has the key.
+    fn master(&self, resolved: &Resolved) -> Master {
+        if !self.masters.are_cluster() {
+            return 0;
+        }
+        let name = blob::partition_name(resolved.policy(), resolved.key());
+        self.masters.master(self.masters.slot([&*self.prefix, &*name].concat().as_bytes()))
     }
 
     /// The next answer to a caller, and the caller's token.
@@ -123,7 +150,8 @@ impl Tier {
             return Some((token, caller, Ok(verdict)));
         }
         loop {
-            let (token, answer) = self.authority.poll_answer()?;
+            let mut servers = self.servers.0.iter_mut();
+            let (token, answer) = servers.find_map(|server| server.authority.poll_answer())?;
             match self.waiting.try_remove(token)? {
                 Waiting::Caller(caller) => {
                     self.timed = self.timed.saturating_sub(usize::from(caller.is_timed));
@@ -135,9 +163,10 @@ impl Tier {
                 Waiting::Node(Transmit { resolved, operation }, sent) => {
                     self.learn(&resolved, operation, &answer, (sent, at));
                 }
-                Waiting::Owed(owed) => {
-                    let told = self.recovery.told(&answer, at);
-                    self.authority.handle_told(owed, told);
+                Waiting::Owed(owed, server) => {
+                    let Some(server) = self.servers.get(server) else { continue }; // never: it is busy
+                    let told = server.recovery.told(&answer, at);
+                    server.authority.handle_told(owed, told);
                 }
             }
         }
@@ -167,12 +196,13 @@ impl Tier {
         now: Timestamp,
         request: &Request,
     ) -> Option<Result<Explanation, TransactionError>> {
-        self.authority.explain(resolved, now, request)
+        let master = self.master(resolved);
+        self.servers.get(master)?.authority.explain(resolved, now, request)
     }
 
     /// Why Redis cannot be asked.
     pub(crate) fn cause(&self) -> &str {
-        self.recovery.cause()
+        &self.cause
     }
 }
 

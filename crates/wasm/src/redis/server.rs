@@ -1,0 +1,89 @@
+//! What decides on the states of one server: the Redis, or a master of a Cluster. No server waits for another one.
+
+use tidegate_tier::Authority;
+use tidegate_tier::authority::Options;
+
+use super::recovery::Recovery;
+use super::slot::Master;
+
+/// What decides on the states of one server.
+#[derive(Debug)]
+pub(super) struct Server {
+    /// Its number. Each number has one server.
+    pub(super) number: Master,
+    pub(super) authority: Authority<usize, String>,
+    pub(super) recovery: Recovery,
+    /// How many swaps are under way.
+    pub(super) swaps: usize,
+}
+
+/// The servers that have been asked.
+#[derive(Debug, Default)]
+pub(super) struct Servers(pub(super) Vec<Server>);
+
+impl Servers {
+    /// The server of this number. A new one is a master that was not known before, so others may be gone: those that have nothing to do
+    /// are forgotten.
+    pub(super) fn of(
+        &mut self,
+        number: Master,
+        (options, nodes): (Options, Option<u64>),
+    ) -> &mut Server {
+        let place = self.0.iter().position(|server| server.number == number).unwrap_or_else(|| {
+            self.0.retain(Server::is_busy);
+            let (authority, recovery) = (Authority::new(options), Recovery::default());
+            let mut server = Server { number, authority, recovery, swaps: 0 };
+            server.handle_nodes(nodes);
+            self.0.push(server);
+            self.0.len().saturating_sub(1)
+        });
+        &mut self.0[place]
+    }
+
+    /// The server of this number, if it is known.
+    pub(super) fn get(&mut self, number: Master) -> Option<&mut Server> {
+        self.0.iter_mut().find(|server| server.number == number)
+    }
+}
+
+impl Server {
+    /// Takes the number of nodes, if it is known.
+    pub(super) fn handle_nodes(&mut self, nodes: Option<u64>) {
+        nodes.into_iter().for_each(|nodes| self.authority.handle_nodes(nodes));
+    }
+
+    fn is_busy(&self) -> bool {
+        self.authority.waiting() > 0 || self.swaps > 0 || self.recovery.is_busy()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidegate_gate::{Micros, Policy, Resolved, Timestamp};
+    use tidegate_tier::authority::Queued;
+
+    use super::{Options, Servers};
+
+    #[test]
+    fn a_new_server_takes_the_place_of_those_with_nothing_to_do() {
+        let numbers =
+            |servers: &Servers| servers.0.iter().map(|server| server.number).collect::<Vec<_>>();
+        let policy = r#"{"limits":[{"algorithm":"fixed_window","limit":2,"period":"1m"}]}"#;
+        let policy = Arc::new(Policy::parse("login", policy).unwrap());
+        let (mut servers, new) = (Servers::default(), (Options::default(), None));
+        servers.of(1, new).recovery.await_back("a".into(), Micros(0));
+        servers.of(2, new).swaps = 1;
+        let (resolved, now) = (Resolved::new(&policy, "a").unwrap(), Timestamp(7));
+        let asked = Queued { resolved, now, operation: 1.into(), at: Micros(0), token: 0 };
+        servers.of(3, new).authority.ask(asked);
+        servers.of(4, new);
+        servers.of(5, new);
+        assert_eq!(numbers(&servers), [1, 2, 3, 5]);
+        servers.of(4, new);
+        assert_eq!(numbers(&servers), [1, 2, 3, 4]);
+        servers.of(4, new);
+        assert_eq!(numbers(&servers), [1, 2, 3, 4], "it is known");
+    }
+}
