@@ -233,3 +233,22 @@ test("a blocked event loop is no outage", async () => {
   end();
   await redis.stop();
 });
+
+test("checks beyond those that may wait on a key get `on_error` at once, as at a host, and say so", async () => {
+  for (const [on_error, passes] of [["open", true], ["closed", false], ["local", false]]) {
+    let answer = () => {};
+    const isAnswering = new Promise((resolve) => {
+      answer = resolve;
+    });
+    const limiter = new RedisLimiter({ limits, on_error, ...(on_error === "local" ? { nodes: 1 } : {}) }, { callBuffer: async () => (await isAnswering, 0) }, { deadline: "10s" });
+    const waiting = Array.from({ length: 8_192 }, () => limiter.check("a"));
+    assert.deepEqual(await limiter.check("a"), { allowed: passes, degraded: "redis: 8192 operations are already waiting" });
+    await assert.rejects(limiter.block("a", "1m"), { code: "UNAVAILABLE", message: "redis: 8192 operations are already waiting" });
+    const other = limiter.check("b");
+    answer();
+    assert.equal((await other).degraded, undefined, "another key has places");
+    const answers = await Promise.all(waiting);
+    assert.equal(answers.filter(({ allowed, degraded }) => allowed && degraded === undefined).length, 1_000);
+    await limiter.close();
+  }
+});
