@@ -131,6 +131,7 @@ on_every_server!(
         checks_are_granted_together_or_not_at_all,
         keys_and_policies_are_counted_apart,
         a_peek_changes_nothing,
+        an_explanation_names_what_refuses_and_takes_nothing,
         nobody_gets_in_without_the_token,
         bad_input_is_refused_and_nothing_is_consumed,
         a_body_of_10_mb_is_refused,

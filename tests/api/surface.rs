@@ -253,6 +253,33 @@ pub fn a_peek_changes_nothing(served: &Served) {
     assert_eq!((peek.get("allowed"), peek.get("remaining")), (json!(true), json!(0)));
 }
 
+pub fn an_explanation_names_what_refuses_and_takes_nothing(served: &Served) {
+    let explain = |policy: &str, key: &str, cost: u64| {
+        let body = json!({ "policy": policy, "key": key, "cost": cost }).to_string();
+        let said = served.api.post("/v1/explain", body);
+        assert_eq!(said.status, 200, "{said:?}");
+        ["allowed", "limit_name", "bound", "text"].map(|field| said.get(field))
+    };
+    let passes =
+        "The request passes. After it `log` has the least left (100 in any 365 d): 1 of 100.";
+    for _ in 0..2 {
+        let [allowed, limit, bound, text] = explain("log", "why", 99);
+        assert_eq!((allowed, limit, text), (json!(true), json!("log"), json!(passes)));
+        assert_eq!(bound, "100 in any 365 d");
+    }
+    assert_eq!(served.api.check("log", "why", 99, None).get("allowed"), true);
+    let [allowed, _, _, text] = explain("log", "why", 2);
+    let refuses = "`log` refuses (100 in any 365 d): 1 of 100 are left and the request costs 2; it passes in ";
+    assert!(allowed == false && text.as_str().unwrap().starts_with(refuses), "{text}");
+    let [_, limit, bound, text] = explain("special", "bot-7", 1);
+    let listed = "The key is on the list `deny`, so its requests are not counted.";
+    assert_eq!((limit, bound, text), (json!(null), json!(""), json!(listed)));
+    let block = served.api.post("/v1/keys/log/why/block", r#"{"for":"1d"}"#);
+    assert_eq!(block.status, 200, "{block:?}");
+    let [_, _, _, text] = explain("log", "why", 1);
+    assert!(text.as_str().unwrap().starts_with("The key is blocked for another "), "{text}");
+}
+
 pub fn nobody_gets_in_without_the_token(served: &Served) {
     let body = json!({ "policy": "open", "key": "k", "cost": 5 }).to_string();
     for token in

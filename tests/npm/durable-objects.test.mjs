@@ -97,16 +97,19 @@ test("the answers are those of a limiter in memory", async () => {
     { limits: [{ algorithm: "concurrency", capacity: 2, time_to_live: "1h" }] },
     { limits: [{ ...bucket, capacity: 50 }], reservations: {} },
     { limits: [bucket], shadow: true },
+    { limits: [{ algorithm: "sliding_log", rates: ["4/300d", "5/600d"], min_gap: "1us" }] },
   ];
   const calls = [
     ["check", "a"], ["check", "a", { cost: 3 }], ["decide", "a", { cost: 2, lease: "d" }], ["peek", "a", { cost: 1 }], ["refund", "a", 2], ["check", "a", { cost: 6 }],
     ["check", "denied"], ["check", "free"], ["acquire", "l", { lease: "one" }], ["acquire", "l", { lease: "two" }], ["acquire", "l", { lease: "three" }],
     ["renew", "l", "one"], ["release", "l", "two"], ["release", "l", "two"], ["reserve", "r", { cost: 20, id: "x" }], ["commit", "r", "x", 5],
-    ["block", "a", "1h"], ["check", "a"], ["reset", "a"], ["peek", "a"], ["check", ""], ["check", "a", { cost: 0.5 }], ["check", "a", { limits: [] }],
+    ["explain", "a"], ["explain", "a", { cost: 4 }], ["explain", "a", { cost: 6 }], ["explain", "denied"], ["explain", "free"], ["explain", "l"], ["explain", "l", { lease: "one" }],
+    ["block", "a", "1h"], ["explain", "a"], ["check", "a"], ["reset", "a"], ["peek", "a"], ["check", ""], ["check", "a", { cost: 0.5 }], ["check", "a", { limits: [] }],
     ["budget", "a", "one", { wants: 1 }], ["report", "a", { admitted: 1, suppressed: 0 }],
   ];
   // times differ, and so does what depends on them
-  const timeless = (answer) => JSON.parse(JSON.stringify(answer, (name, value) => (/Us$/.test(name) ? undefined : value)));
+  const timelessText = (text) => text.replace(/(?<=(it passes in|is blocked for another) ).*\.$/, "…");
+  const timeless = (answer) => JSON.parse(JSON.stringify(answer, (name, value) => (/Us$/.test(name) ? undefined : name === "text" ? timelessText(value) : value)));
   for (const policy of policies) {
     const limiter = new Limiter(policy);
     for (const [method, ...given] of calls) {
@@ -273,8 +276,8 @@ test("what is wrong with the arguments is told", async () => {
   ]);
   assert.deepEqual([bad.error.code, name.error.code, option.error.code], ["INVALID_POLICY", "UNKNOWN_POLICY", "INVALID_OPTION"]);
   assert.match(time[0].error.message, /^`now`: expected no time/);
-  const [[waited, explained]] = await server.post("/ask", [{ policy: POLICY, calls: [["waitFor", "a"], ["explain", "a"]] }]);
-  assert.deepEqual([waited.error.code, explained.error.code], ["INVALID_REQUEST", "INVALID_REQUEST"]);
+  const [[waited]] = await server.post("/ask", [{ policy: POLICY, calls: [["waitFor", "a"]] }]);
+  assert.equal(waited.error.code, "INVALID_REQUEST");
   const [none] = await server.post("/ask", [{ policy: POLICY, isWithoutObjects: true, calls: [] }]);
   assert.deepEqual([none.error.code, none.error.message], ["INVALID_OPTION", "`objects`: expected a binding of Durable Objects, such as `env.KEYS`, found undefined"]);
 });

@@ -1,6 +1,6 @@
 // Every documented use of `tidegate/durable-objects`, checked by TypeScript.
 import { expectTypeOf } from "expect-type";
-import DurableDefault, { DurableLimiter, Keys, type Answer, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Objects, type Ran, type Reservation } from "tidegate/durable-objects";
+import DurableDefault, { DurableLimiter, Keys, type Answer, type Committed, type Decision, type Explanation, type Grant, type HeldAnswer, type HeldGrant, type Objects, type Ran, type Reservation } from "tidegate/durable-objects";
 import { rateLimit } from "tidegate/hono";
 import { toml } from "tidegate/toml";
 
@@ -26,6 +26,7 @@ limiter.waitFor("a");
 expectTypeOf(Keys).toBeConstructibleWith({}, {});
 expectTypeOf(limiter.check("a", { cost: 1 })).toEqualTypeOf<Promise<Decision>>();
 expectTypeOf(limiter.peek("a")).toEqualTypeOf<Promise<Answer>>();
+expectTypeOf(limiter.explain("a", { cost: 1 })).toEqualTypeOf<Promise<Explanation>>();
 expectTypeOf(limiter.decide("a", { class: "default" })).toEqualTypeOf<Promise<Grant>>();
 expectTypeOf(limiter.run("a", async () => "done")).toEqualTypeOf<Promise<Ran<string>>>();
 expectTypeOf(limiter.acquire("a")).toEqualTypeOf<Promise<HeldGrant>>();

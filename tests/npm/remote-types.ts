@@ -1,7 +1,7 @@
 // Every documented use of `tidegate/remote`, checked by TypeScript.
 import { expectTypeOf } from "expect-type";
 import RemoteDefault, {
-  LimiterError, RemoteLimiter, type Answer, type AsyncLimiter, type Committed, type Decision, type Grant, type HeldAnswer, type HeldGrant, type Ran, type Reservation,
+  LimiterError, RemoteLimiter, type Answer, type AsyncLimiter, type Committed, type Decision, type Explanation, type Grant, type HeldAnswer, type HeldGrant, type Ran, type Reservation,
 } from "tidegate/remote";
 import { metering, type Admission, type Metering } from "tidegate";
 import { RedisLimiter } from "tidegate/redis";
@@ -27,6 +27,7 @@ const { signal } = new AbortController();
 const once = { signal, idempotencyKey: "8e03978e" };
 expectTypeOf(limiter.check("a", { cost: 1, ...once })).toEqualTypeOf<Promise<Decision>>();
 expectTypeOf(limiter.peek("a", { cost: 1, class: "default", signal })).toEqualTypeOf<Promise<Answer>>();
+expectTypeOf(limiter.explain("a", { cost: 1, class: "default", lease: "b", signalPpm: 1, signal })).toEqualTypeOf<Promise<Explanation>>();
 expectTypeOf(limiter.decide("a", { class: "default", lease: "b", signalPpm: 1, ...once })).toExtend<Promise<Answer>>();
 expectTypeOf(limiter.acquire("a", once)).toExtend<Promise<HeldAnswer>>();
 expectTypeOf(limiter.run("a", async ({ aborted }) => String(aborted), once)).toEqualTypeOf<Promise<Ran<string>>>();

@@ -108,6 +108,7 @@ function random(seed) {
 
 /** An answer without the times, which the server counts from its own clock. */
 function timeless({ atUs, retryAfterUs, resetAfterUs, expiresAtUs, limits, ...answer }) {
+  if (answer.text !== undefined) answer.text = answer.text.replace(/(?<=(it passes in|is blocked for another) ).*\.$/, "…");
   for (const time of [atUs, expiresAtUs].filter((time) => time !== undefined)) assert.ok(Number.isSafeInteger(time), time);
   const never = retryAfterUs === Number.MAX_SAFE_INTEGER;
   return limits === undefined ? { ...answer, never } : { ...answer, never, limits: limits.map(timeless) };
@@ -136,6 +137,7 @@ for (const policy of ["windows", "shared", "leases", "shadow", "planned", "token
         (limiter) => limiter.check(key, { cost }),
         (limiter) => limiter.decide(key, { cost, lease }),
         (limiter) => limiter.peek(key, { cost }),
+        (limiter) => limiter.explain(key, { cost, lease: cost === 3 ? lease : undefined }),
         (limiter) => limiter.acquire(key, { cost, lease }),
         (limiter) => limiter.renew(key, lease),
         (limiter) => limiter.release(key, lease),
@@ -144,7 +146,7 @@ for (const policy of ["windows", "shared", "leases", "shadow", "planned", "token
         (limiter) => limiter.refund(key, cost),
         (limiter) => limiter.block(key, span),
         (limiter) => limiter.reset(key),
-      ][pick(11)];
+      ][pick(12)];
       const isOfPath = key === ".." && /peek|block|reset/.test(call);
       // a check under leases has charged the other limits before the client knows of the leases
       if (policy === "leases" && /\.check/.test(call)) continue;
@@ -165,7 +167,7 @@ test("what throws in memory rejects here, with the same code", async () => {
     (limiter) => limiter.check("a", { cost: 0.5 }), (limiter) => limiter.check("a", { price: 1 }), (limiter) => limiter.acquire("a"),
     (limiter) => limiter.renew("a", "b"), (limiter) => limiter.release("a", 7), (limiter) => limiter.release("a", ""), (limiter) => limiter.commit("a", "b", 1),
     (limiter) => limiter.reserve("a"), (limiter) => limiter.refund("a", 0), (limiter) => limiter.block("a", "soon"), (limiter) => limiter.block("a", -1),
-    (limiter) => limiter.decide("a", { class: "none" }), (limiter) => limiter.decide("a", null), (limiter) => limiter.peek("a", { cost: 41 }),
+    (limiter) => limiter.decide("a", { class: "none" }), (limiter) => limiter.decide("a", null), (limiter) => limiter.peek("a", { cost: 41 }), (limiter) => limiter.explain("a", { cost: 41 }), (limiter) => limiter.explain("a", { class: "none" }),
     (limiter) => limiter.budget("a", "b", { wants: 1 }), (limiter) => limiter.report("a", { admitted: 1, suppressed: 0 }), (limiter) => limiter.budget("a", "b"),
   ]) {
     const wanted = await outcome(() => call(expected));

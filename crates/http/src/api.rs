@@ -182,6 +182,7 @@ impl<'a> Route<'a> {
             "/v1/status" => Self::Watched(Watched::Status),
             "/v1/gate" => Self::Gate,
             "/v1/check" => Self::Post(Call::Check),
+            "/v1/explain" => Self::Post(Call::Explain),
             "/v1/leases" => Self::Post(Call::Acquire),
             "/v1/reservations" => Self::Post(Call::Reserve),
             "/v1/refund" => Self::Post(Call::Refund),

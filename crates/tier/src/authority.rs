@@ -77,9 +77,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use tidegate_gate::{
-    Explanation, Micros, Request, Resolved, Rule, Timestamp, TransactionError, Used, Verdict,
-};
+use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 
 use crate::cache::Transmit;
 use crate::count::less;
@@ -290,17 +288,6 @@ impl<T, E: Clone> Authority<T, E> {
         let answer = self.answers.pop_front()?;
         self.waiting = less(self.waiting, 1);
         Some(answer)
-    }
-
-    /// Explains the answer to a request. It goes by the states of the key that the store was last known to hold, and by the decisions
-    /// since. `None` if these states are not known. After the answer to a peek on the key they are.
-    pub fn explain(
-        &mut self,
-        resolved: &Resolved,
-        now: Timestamp,
-        request: &Request,
-    ) -> Option<Result<Explanation, TransactionError>> {
-        self.partitions.find_mut(resolved)?.explain(resolved, now, request)
     }
 
     /// The number of operations without an answer.

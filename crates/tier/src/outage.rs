@@ -131,7 +131,7 @@ impl Outage {
         known: Option<&Transaction>,
     ) -> Option<Result<Verdict, TransactionError>> {
         let is_one = match operation {
-            Operation::Decide(_) | Operation::Peek(_) => true,
+            Operation::Decide(_) | Operation::Peek(_) | Operation::Explain(_) => true,
             Operation::Commit(..) => self.commits < self.options.most_commits,
             _ => false,
         };

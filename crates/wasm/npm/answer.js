@@ -88,8 +88,10 @@ export function readAnswer({ numbers, granted, isShadow, names, lease }) {
  * @type {(source: Source, words: string) => declared.Explanation}
  */
 export function readExplanation(source, words) {
-  const [limit, bound, text] = words.slice(1).split("\0");
-  return { ...readAnswer(source), limitName: limit || undefined, bound, text };
+  const [limitName, bound, text] = words.slice(1).split("\0");
+  const explanation = { ...readAnswer(source), bound, text };
+  if (limitName !== "") define(explanation, "limitName", limitName);
+  return explanation;
 }
 
 /**

@@ -8,7 +8,7 @@ import type * as memory from "tidegate";
 import type { FarLimiter } from "tidegate/redis";
 
 export type { ErrorCode, Limit, LimitAnswer, Policy, PolicyFile, Reservations, Span, TomlPolicy } from "tidegate";
-export type { Answer, Committed, Decision, Degraded, Grant, HeldAnswer, HeldGrant, Ran, Reservation } from "tidegate/redis";
+export type { Answer, Committed, Decision, Degraded, Explanation, Grant, HeldAnswer, HeldGrant, Ran, Reservation } from "tidegate/redis";
 export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
 
 /** The Durable Object that keeps the states of keys. The Worker exports it, and `wrangler.toml` binds it. */

@@ -196,6 +196,9 @@ export interface AsyncLimiter<Own = object> {
   /** Answers whether and when a request would pass, and changes nothing. The default cost is 0. */
   peek(key: string, request?: Pick<memory.Request, "cost" | "class"> & Own): Promise<Answer>;
 
+  /** Answers as `peek` does, by default at the policy's cost, and says why: which limit, and which of its rates or gaps. */
+  explain(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<Explanation>;
+
   /** Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the request acquires a lease. */
   decide(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<Grant<Own>>;
 
@@ -303,6 +306,7 @@ export interface AsyncLimiter<Own = object> {
 export interface FarLimiter extends AsyncLimiter<Options> {
   check(key: string, options?: CheckOptions): Promise<Decision>;
   peek(key: string, request?: Request): Promise<Answer>;
+  explain(key: string, request?: Request): Promise<Explanation>;
   decide(key: string, request?: Request): Promise<Grant>;
   acquire(key: string, request?: Request): Promise<HeldGrant>;
   run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
@@ -357,8 +361,6 @@ export class RedisLimiter {
 }
 
 export interface RedisLimiter extends FarLimiter {
-  /** Answers as `peek` does, by default at the policy's cost, and says why: which limit, and which of its rates or gaps. */
-  explain(key: string, request?: Request): Promise<Explanation>;
   waitFor(key: string, options?: Omit<memory.WaitOptions, "limits">): Promise<Grant>;
 }
 

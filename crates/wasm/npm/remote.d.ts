@@ -9,7 +9,7 @@ import type { Answer, AsyncLimiter, Decision, Grant, HeldGrant, OfMemory, Ran, R
 
 export type { ErrorCode, LimitAnswer, Signal, Span } from "tidegate";
 export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
-export type { Answer, AsyncLimiter, Committed, Decision, Degraded, Grant, Granted, HeldAnswer, HeldGrant, OfMemory, Ran, Reservation, Undegraded } from "tidegate/redis";
+export type { Answer, AsyncLimiter, Committed, Decision, Degraded, Explanation, Grant, Granted, HeldAnswer, HeldGrant, OfMemory, Ran, Reservation, Undegraded } from "tidegate/redis";
 
 /** The options of a limiter that asks a server. */
 export interface RemoteLimiterOptions {

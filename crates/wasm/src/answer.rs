@@ -1,6 +1,6 @@
 //! The answer to an operation in numbers, which JavaScript reads from WebAssembly's memory.
 
-use tidegate_gate::{Decision, Explanation, Probability, Softness, Verdict};
+use tidegate_gate::{Asked, Decision, Probability, Softness, Verdict};
 
 use crate::number::from_quantity;
 
@@ -52,11 +52,12 @@ pub(crate) fn number_of(rule: Option<usize>) -> f64 {
 }
 
 /// Why a request passes or not: the name of the limit that decides, its rate or gap, and a sentence, each with a zero after it. The
-/// text begins with a plus if the request would pass, otherwise with a space.
-pub(crate) fn in_words(why: &Explanation) -> String {
-    let sign = if why.verdict.decision.is_allowed() { "+" } else { " " };
+/// text begins with a plus if the request would pass, otherwise with a space. `None` unless the caller asked why.
+pub(crate) fn in_words(asked: &Asked, verdict: &Verdict) -> Option<String> {
+    let why = asked.explain(verdict)?;
+    let sign = if verdict.decision.is_allowed() { "+" } else { " " };
     let limit = why.limit.as_deref().unwrap_or_default();
-    [sign, limit, "\0", &why.bound, "\0", &why.text, "\0"].concat()
+    Some([sign, limit, "\0", &why.bound, "\0", &why.text, "\0"].concat())
 }
 
 pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras, soft: Softness) {

@@ -79,6 +79,15 @@ impl CheckForm {
         let request = Request { cost, lease, hold, class, signal, draw };
         Ok((request, name.filter(|_| cost > 0))) // a request without a cost acquires no lease
     }
+
+    /// A request that only looks.
+    pub(super) fn looked(self, resolved: &Resolved) -> Result<Request, AskError> {
+        let is_named = self.lease.is_some();
+        // the lowest draw: the peek says whether the request would pass for certain
+        let (request, _) = self.request(resolved, &mut || Some(0))?;
+        let lease = request.lease.filter(|_| is_named); // a peek acquires no lease
+        Ok(Request { lease, ..request })
+    }
 }
 
 impl ReserveForm {

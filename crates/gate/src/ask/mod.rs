@@ -14,7 +14,7 @@ use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
 use tidegate_core::shed::{Draw, suppression};
 use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 
-use crate::decide::{Limits, Record, Verdict};
+use crate::decide::{Explanation, Limits, Record, Verdict};
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::Algorithm;
 use crate::limit::{Budget, Grant, Kind, Offered, Operation, Request, Unspent};
@@ -81,6 +81,8 @@ pub enum Ask {
     Check(CheckForm),
     /// Asks whether a request would pass. Changes nothing.
     Peek(CheckForm),
+    /// Asks whether and why a request would pass. Changes nothing.
+    Explain(CheckForm),
     /// Reserves units for a request whose true cost is known later.
     Reserve(ReserveForm),
     /// Says what a reservation has really cost. A cost of 0 releases it.
@@ -139,6 +141,7 @@ impl Form for Ask {
         node.only_field(&[
             ("check", |node| node.read().map(Self::Check)),
             ("peek", |node| node.read().map(Self::Peek)),
+            ("explain", |node| node.read().map(Self::Explain)),
             ("reserve", |node| node.read().map(Self::Reserve)),
             ("commit", |node| fields!(node, Self::Commit { id, actual })),
             ("refund", |node| {
@@ -217,13 +220,10 @@ impl Ask {
                 (Operation::Decide(request), lease)
             }
             Self::Peek(form) => {
-                let named = form.lease.is_some();
                 let form = CheckForm { cost: form.cost.or(Some(Bounded::clamped(0))), ..form };
-                // the lowest draw: the peek says whether the request would pass for certain
-                let (request, _) = form.request(&resolved, &mut || Some(0))?;
-                let lease = request.lease.filter(|_| named); // a peek acquires no lease
-                (Operation::Peek(Request { lease, ..request }), None)
+                (Operation::Peek(form.looked(&resolved)?), None)
             }
+            Self::Explain(form) => (Operation::Explain(form.looked(&resolved)?), None),
             Self::Reserve(form) => {
                 let (request, id) = form.request(&resolved, chance)?;
                 (Operation::Decide(request), Some(id))
@@ -282,12 +282,18 @@ impl Asked {
     /// Listed keys are never counted, so the cost of an operation on them does not matter.
     fn new(resolved: Resolved, operation: Operation, lease: Option<String>) -> Self {
         let cost = match operation {
-            Operation::Decide(Request { cost, .. }) | Operation::Peek(Request { cost, .. }) => cost,
+            Operation::Decide(Request { cost, .. })
+            | Operation::Peek(Request { cost, .. })
+            | Operation::Explain(Request { cost, .. }) => cost,
             _ => 0,
         };
         let most = resolved.limits().map_or(u64::MAX, Limits::capacity);
         let beyond = (cost > most).then_some(cost);
-        let operation = if beyond.is_some() { Operation::from(0) } else { operation };
+        let operation = match operation {
+            Operation::Explain(_) if beyond.is_some() => Operation::Explain(Request::of(0)),
+            _ if beyond.is_some() => Operation::from(0),
+            _ => operation,
+        };
         Self { resolved, operation, lease, beyond }
     }
 
@@ -357,7 +363,9 @@ impl Asked {
     #[must_use]
     pub const fn draw(&self) -> Option<Draw> {
         match self.operation {
-            Operation::Decide(request) | Operation::Peek(request) => Some(request.draw),
+            Operation::Decide(request) | Operation::Peek(request) | Operation::Explain(request) => {
+                Some(request.draw)
+            }
             _ => None,
         }
     }
@@ -371,7 +379,9 @@ impl Asked {
     /// Returns the same request with this draw.
     #[must_use]
     pub const fn with_draw(mut self, draw: Draw) -> Self {
-        if let Operation::Decide(request) | Operation::Peek(request) = &mut self.operation {
+        if let Operation::Decide(request) | Operation::Peek(request) | Operation::Explain(request) =
+            &mut self.operation
+        {
             request.draw = draw;
         }
         self
@@ -384,6 +394,38 @@ impl Asked {
         match (self.beyond, self.resolved.limits()) {
             (Some(cost), Some(limits)) => verdict.refused_for_ever(limits, cost),
             _ => verdict,
+        }
+    }
+
+    /// Why the request passes or not by this verdict, as [`said`](Self::said) returns it. `None` unless the caller asked why, or if a
+    /// node has decided by its share.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate_gate::{Ask, KeyHasher, Policy, Table, Timestamp};
+    ///
+    /// let policy = "limits = [{ algorithm = 'sliding_log', rates = ['1/s', '3/m'] }]";
+    /// let policy = Arc::new(Policy::parse("log", policy).unwrap());
+    /// let mut table = Table::new(1 << 20, KeyHasher::new(1));
+    /// let _ = table.decide(&policy, "user:42", Timestamp(0), 1).unwrap();
+    ///
+    /// let why = Ask::parse(r#"{"explain":{"cost":1}}"#).unwrap();
+    /// let why = why.resolve(&policy, "user:42", &mut || None).unwrap();
+    /// let verdict = table.ask(why.resolved(), Timestamp(0), &why.operation()).unwrap();
+    /// assert_eq!(
+    ///     why.explain(&verdict).unwrap().text,
+    ///     "`log` refuses (1 in any 1 s): 0 of 1 are left and the request costs 1; it passes in 1 s."
+    /// );
+    /// ```
+    #[must_use]
+    pub fn explain(&self, verdict: &Verdict) -> Option<Explanation> {
+        let Operation::Explain(Request { cost, .. }) = self.operation else { return None };
+        if verdict.degraded {
+            return None;
+        }
+        match self.resolved.limits() {
+            Some(limits) => limits.explain(verdict, self.beyond.unwrap_or(cost)),
+            None => Some(Explanation::listed(verdict.decision)),
         }
     }
 }

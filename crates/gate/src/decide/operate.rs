@@ -78,7 +78,11 @@ impl Limits {
         let now = self.taken_at(words, now);
         let looks = matches!(
             operation,
-            Operation::Decide(_) | Operation::Peek(_) | Operation::Reset(_) | Operation::Block(_)
+            Operation::Decide(_)
+                | Operation::Peek(_)
+                | Operation::Explain(_)
+                | Operation::Reset(_)
+                | Operation::Block(_)
         );
         if !looks {
             // all limits keep one clock, even those that the operation does not change
@@ -96,6 +100,11 @@ impl Limits {
             }
             Operation::Decide(request) | Operation::Peek(request) => {
                 self.looked_at(words, now, request)
+            }
+            Operation::Explain(request) => {
+                let verdict = self.looked_at(words, now, request)?;
+                let effect = self.held_by(words, &verdict, request.cost);
+                Ok(Verdict { effect: effect.unwrap_or(verdict.effect), ..verdict })
             }
             Operation::Refund(units) => {
                 self.refund(words, now, Grant { at: now, units: *units }, *units);

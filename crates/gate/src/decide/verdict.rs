@@ -64,6 +64,17 @@ pub enum Effect {
     },
     /// Nothing was done: another request had the same idempotency key.
     OtherRequest,
+    /// Nothing was done but looking: of the limit that refuses longest, this part holds the request back.
+    /// [`Asked::explain`](crate::Asked::explain) names it.
+    Bound {
+        /// The number of the part, which means something only to the limit.
+        part: u8,
+    },
+    /// Nothing was done but looking: the key is blocked.
+    Blocked {
+        /// For how long the block still lasts.
+        left: Micros,
+    },
     /// The operation asked for a budget.
     Budget {
         /// Whether the units that the holder gave back were still its own; `None` if it gave none back.
@@ -95,6 +106,8 @@ impl Effect {
             }
             Self::Paid { by } => (9, [number_of(Some(by)), 0, 0]),
             Self::OtherRequest => (10, [0; 3]),
+            Self::Bound { part } => (11, [part.into(), 0, 0]),
+            Self::Blocked { left } => (12, [left.0, 0, 0]),
         }
     }
 
@@ -117,6 +130,8 @@ impl Effect {
             7 | 8 => Self::Committed { charged: first, late: kind == 8, by: payer_of(second)? },
             9 => Self::Paid { by: payer_of(first)?? },
             10 => Self::OtherRequest,
+            11 => Self::Bound { part: first.try_into().ok()? },
+            12 => Self::Blocked { left: Micros(first) },
             _ => return None,
         };
         (effect.to_numbers() == (kind, numbers)).then_some(effect)
@@ -131,7 +146,9 @@ impl Effect {
             | Self::Reserved { .. }
             | Self::Committed { .. }
             | Self::Paid { .. }
-            | Self::OtherRequest => None,
+            | Self::OtherRequest
+            | Self::Bound { .. }
+            | Self::Blocked { .. } => None,
             Self::Lease { live } => Some(live),
             Self::Budget { returned, .. } => returned,
         }

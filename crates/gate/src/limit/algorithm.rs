@@ -103,13 +103,13 @@ pub(crate) trait Algorithm: Limiter + Variant {
     /// A description of the limit in words, with exact quantities.
     fn describe(&self) -> String;
 
-    /// A description of the part that makes a request wait longest; `None` for an algorithm of one part.
-    fn describe_bound(
-        &self,
-        _state: &State<Self, &[u64]>,
-        _now: Timestamp,
-        _cost: u64,
-    ) -> Option<String> {
+    /// The number of the part that makes a request wait longest; `None` if none does, and for an algorithm of one part.
+    fn held_by(&self, _state: &State<Self, &[u64]>, _now: Timestamp, _cost: u64) -> Option<u8> {
+        None
+    }
+
+    /// A description of the part with this number; `None` if there is no such part.
+    fn describe_part(&self, _part: u8) -> Option<String> {
         None
     }
 

@@ -58,8 +58,12 @@ impl Algorithm for Config {
         format!("{limit}; up to {most} reservations, each for up to {longest}")
     }
 
-    fn describe_bound(&self, state: &State<&[u64]>, now: Timestamp, cost: u64) -> Option<String> {
-        Some(counting(self).describe_bound(self.counted(state), now, cost))
+    fn held_by(&self, state: &State<&[u64]>, now: Timestamp, cost: u64) -> Option<u8> {
+        counting(self).held_by(self.counted(state), now, cost)
+    }
+
+    fn describe_part(&self, part: u8) -> Option<String> {
+        counting(self).describe_part(part)
     }
 
     fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {

@@ -179,13 +179,15 @@ impl Limit {
         ask!(self, |limiter| limiter.describe())
     }
 
-    /// A description of the part of the limit that makes a request wait longest: a rate or a gap of a
-    /// `sliding_log`, otherwise the whole limit.
-    pub(crate) fn describe_bound(&self, words: &[u64], now: Timestamp, cost: u64) -> String {
-        let bound = ask_about!(self, words, |limiter, state| {
-            Algorithm::describe_bound(limiter, &state, now, cost)
-        });
-        bound.flatten().unwrap_or_else(|| self.describe())
+    /// The number of the part that makes a request wait longest: a rate or the gap of a `sliding_log`. `None` if that is the whole
+    /// limit.
+    pub(crate) fn held_by(&self, words: &[u64], now: Timestamp, cost: u64) -> Option<u8> {
+        ask_about!(self, words, |limiter, state| Algorithm::held_by(limiter, &state, now, cost))?
+    }
+
+    /// A description of the part with this number.
+    pub(crate) fn describe_part(&self, part: u8) -> Option<String> {
+        ask!(self, |limiter| Algorithm::describe_part(limiter, part))
     }
 
     /// Renews, counts or releases a lease; `None` if the limiter holds no leases, or for another operation.

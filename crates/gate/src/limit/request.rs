@@ -20,6 +20,8 @@ pub enum Operation {
     Decide(Request),
     /// Asks whether and when a request would pass. Changes nothing.
     Peek(Request),
+    /// Asks the same, and what holds the request back: [`Asked::explain`](crate::Asked::explain) puts it into words.
+    Explain(Request),
     /// Charges what this reservation has really cost, once, and releases the lease of the same id. A cost of 0 releases the
     /// reservation.
     Commit(Id, u64),
@@ -159,7 +161,7 @@ impl Operation {
     /// Whether the operation changes nothing.
     #[must_use]
     pub const fn is_peek(&self) -> bool {
-        matches!(self, Self::Decide(Request { cost: 0, .. }) | Self::Peek(_))
+        matches!(self, Self::Decide(Request { cost: 0, .. }) | Self::Peek(_) | Self::Explain(_))
     }
 
     /// The operation in numbers, to pass it over a plain ABI. The first number is the kind of operation.
@@ -168,6 +170,7 @@ impl Operation {
         match *self {
             Self::Decide(request) => request.to_words(1),
             Self::Peek(request) => request.to_words(8),
+            Self::Explain(request) => request.to_words(14),
             Self::RefundOf(Grant { at, units }, unused) => [2, at.0, units, unused].into(),
             Self::Heartbeat(Id([high, low])) => [3, high, low].into(),
             Self::Count(Id([high, low]), count) => [4, high, low, count].into(),
@@ -197,6 +200,7 @@ impl Operation {
         Some(match *words {
             [1, ref request @ ..] => Self::Decide(Request::from_words(request)?),
             [8, ref request @ ..] => Self::Peek(Request::from_words(request)?),
+            [14, ref request @ ..] => Self::Explain(Request::from_words(request)?),
             [2, at, units, unused] => Self::RefundOf(Grant { at: Timestamp(at), units }, unused),
             [3, high, low] => Self::Heartbeat(Id([high, low])),
             [4, high, low, count] => Self::Count(Id([high, low]), count),

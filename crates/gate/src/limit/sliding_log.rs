@@ -51,7 +51,6 @@ impl Algorithm for Config {
     }
 
     fn describe(&self) -> String {
-        let window = |window: &Window| format!("{} in any {}", window.limit, span(window.period));
         let gap = match self.min_gap() {
             Micros::ZERO => String::new(),
             gap => format!(", {} apart", span(gap)),
@@ -60,15 +59,27 @@ impl Algorithm for Config {
             Denied::Counted => ", refused ones too",
             Denied::Forgotten => "",
         };
-        let windows: Vec<String> = self.windows().iter().map(window).collect();
+        let windows: Vec<String> = self.windows().iter().map(window_in_words).collect();
         format!("{}{gap}{denied}", windows.join(" and "))
     }
 
-    fn describe_bound(&self, state: &State<&[u64]>, now: Timestamp, cost: u64) -> Option<String> {
-        self.held_by(state, now, cost).map(|(bound, _)| match bound {
-            Bound::Gap => format!("requests at least {} apart", span(self.min_gap())),
-            Bound::Rate(window) => format!("{} in any {}", window.limit, span(window.period)),
-        })
+    /// The gap is 0, and the rates follow.
+    fn held_by(&self, state: &State<&[u64]>, now: Timestamp, cost: u64) -> Option<u8> {
+        let rate = |rate: Window| {
+            let place = self.windows().iter().position(|window| *window == rate)?;
+            u8::try_from(place).ok()?.checked_add(1)
+        };
+        match Config::held_by(self, state, now, cost)?.0 {
+            Bound::Gap => Some(0),
+            Bound::Rate(window) => rate(window),
+        }
+    }
+
+    fn describe_part(&self, part: u8) -> Option<String> {
+        let Some(rate) = part.checked_sub(1) else {
+            return Some(format!("requests at least {} apart", span(self.min_gap())));
+        };
+        self.windows().get(usize::from(rate)).map(window_in_words)
     }
 
     asks_a_rate_limiter!();
@@ -118,4 +129,8 @@ impl Algorithm for Config {
 
 fn is_less((a, b): (u64, u64), (c, d): (u64, u64)) -> bool {
     u128::from(a).saturating_mul(d.into()) < u128::from(c).saturating_mul(b.into())
+}
+
+fn window_in_words(window: &Window) -> String {
+    format!("{} in any {}", window.limit, span(window.period))
 }

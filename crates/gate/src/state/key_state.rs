@@ -8,7 +8,7 @@ use tidegate_core::shed::Probability;
 use tidegate_core::shed::block::Block;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use crate::decide::{Limits, Record, RecordWords, Verdict};
+use crate::decide::{Effect, Limits, Record, RecordWords, Verdict};
 use crate::limit::{Budget, Operation, OperationError};
 
 /// The state of one key under its limits.
@@ -92,12 +92,14 @@ impl KeyState {
             };
         };
         // a check or a peek is refused, also at cost 0; the other operations report what has happened
-        let asks =
-            matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Block(_));
+        let asks = matches!(
+            operation,
+            Operation::Decide(_) | Operation::Peek(_) | Operation::Explain(_) | Operation::Block(_)
+        );
         let mut verdict = match operation {
             Operation::Decide(request) if request.cost > 0 => limits.refuse(words, now, request)?,
             // nothing would be taken, but a cost that can never be granted is an error as ever
-            Operation::Peek(request) => {
+            Operation::Peek(request) | Operation::Explain(request) => {
                 limits.operate(words, now, operation)?;
                 limits.operate(words, now, &Operation::Peek(request.peek()))?
             }
@@ -108,6 +110,9 @@ impl KeyState {
             }
             other => limits.operate(words, now, other)?,
         };
+        if let Operation::Explain(_) = operation {
+            verdict.effect = Effect::Blocked { left };
+        }
         verdict.factor = verdict.factor.map(|_| Probability::CERTAIN); // reporters refuse everything
         let decision = match verdict.decision {
             Decision::Allow { limit, reset_after, .. } if !asks => {

@@ -60,8 +60,8 @@ use tidegate_core::{Micros, Timestamp};
 
 use self::ahead::Prepaid;
 use self::record_state::{Holds, RecordState};
-use crate::decide::{Explanation, Limits, Verdict};
-use crate::limit::{Operation, OperationError, Request};
+use crate::decide::{Limits, Verdict};
+use crate::limit::{Operation, OperationError};
 use crate::policy::{Policy, Resolved, Rule};
 use crate::state::KeyState;
 use crate::state::blob::{self, BlobError};
@@ -306,25 +306,6 @@ impl Transaction {
         }
         is_settled &= !self.keep(joined, (now, operation), &verdict);
         Ok(Answered { verdict, is_settled })
-    }
-
-    /// Explains the answer to a request on the records as they are, and changes nothing.
-    ///
-    /// # Errors
-    /// Fails with [`TransactionError`] as the request would.
-    pub fn explain(
-        &self,
-        joined: &KeySlots,
-        now: Timestamp,
-        request: &Request,
-    ) -> Result<Explanation, TransactionError> {
-        match joined.resolved.rule() {
-            Rule::Listed(decision) => Ok(Explanation::listed(now, decision)),
-            Rule::Limited(limits, _) => {
-                let state = self.gather(joined, limits)?;
-                Explanation::of(limits, state, now, request).map_err(TransactionError::Operation)
-            }
-        }
     }
 
     /// The answer to a request that is a repeat.

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use crate::decide::{Explanation, Limits, Record, Verdict};
+use crate::decide::{Limits, Record, Verdict};
 use crate::key::MAX_KEY_BYTES;
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Resolved, Rule};
@@ -215,25 +215,6 @@ impl Table {
     pub fn words(&self, limits: &Limits, key: &str) -> Option<Vec<u64>> {
         let words = self.gather(limits, key).ok()?.words.into_vec();
         words.iter().any(|word| *word != 0).then_some(words)
-    }
-
-    /// Explains the answer to a request, and changes nothing.
-    ///
-    /// # Errors
-    /// Fails with [`TableError`] as the request would.
-    pub fn explain(
-        &self,
-        policy: &Policy,
-        key: &str,
-        now: Timestamp,
-        request: &Request,
-    ) -> Result<Explanation, TableError> {
-        match policy.rule(key) {
-            Rule::Listed(decision) => Ok(Explanation::listed(now, decision)),
-            Rule::Limited(limits, key) => {
-                Ok(Explanation::of(limits, self.gather(limits, &key)?, now, request)?)
-            }
-        }
     }
 
     /// The state of a canonical key, unless no state could be kept for it, or the allocator has no room for the copy.

@@ -10,7 +10,16 @@ use super::{CheckResult, Outcome, renew_every};
 use tidegate_gate::Limits;
 
 pub(crate) fn single(result: &CheckResult<'_>) -> String {
-    object(|it| write(result, it))
+    object(|it| {
+        write(result, it);
+        if let Outcome::Decided(verdict) = result.outcome
+            && let Some(why) = result.asked.explain(verdict)
+        {
+            it.some("limit_name", why.limit.as_deref());
+            it.field("bound", why.bound.as_str());
+            it.field("text", why.text.as_str());
+        }
+    })
 }
 
 /// The answer to a request for a lease.

@@ -43,6 +43,7 @@ const CHECK: &[&str] = CHECK_OR_BATCH.split_at(8).0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Check,
+    Explain,
     Acquire,
     Renew(String),
     Refund,
@@ -114,6 +115,9 @@ impl Call {
         let one = |target, ask| Ok(([Item { target, ask }].into(), Form::Single));
         match self {
             Self::Check => check_or_batch(node),
+            Self::Explain => {
+                Ok(([Item::of(&node.fields(CHECK)?, Ask::Explain)?].into(), Form::Single))
+            }
             Self::Acquire => Ok(([node.read()?].into(), Form::Lease)),
             Self::Renew(lease) => {
                 let fields = node.fields(&["policy", "key", "now_us", "count"])?;
@@ -226,7 +230,7 @@ fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
         // null is no value of a required field either
         return match ["policy", "key"].into_iter().find(|name| !fields.has(name)) {
             Some(missing) => plain(alloc::format!("missing field `{missing}`")),
-            None => Ok(([Item::of_check(&fields)?].into(), Form::Single)),
+            None => Ok(([Item::of(&fields, Ask::Check)?].into(), Form::Single)),
         };
     };
     if CHECK.iter().any(|name| fields.has(name)) {
@@ -254,12 +258,13 @@ struct Item {
 /// One check.
 impl Readable for Item {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        Self::of_check(&node.fields(CHECK)?)
+        Self::of(&node.fields(CHECK)?, Ask::Check)
     }
 }
 
 impl Item {
-    fn of_check(fields: &Fields<'_, '_>) -> Result<Self, Error> {
+    /// What is asked about a request.
+    fn of(fields: &Fields<'_, '_>, ask: fn(CheckForm) -> Ask) -> Result<Self, Error> {
         let target = Target::of(fields)?;
         let form = CheckForm {
             cost: fields.optional("cost")?,
@@ -268,7 +273,7 @@ impl Item {
             signal_ppm: fields.optional("signal_ppm")?,
             draw: None,
         };
-        Ok(Self { target, ask: Ask::Check(form) })
+        Ok(Self { target, ask: ask(form) })
     }
 
     /// Whether the server names the lease or the reservation.

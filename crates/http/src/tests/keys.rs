@@ -31,6 +31,42 @@ fn a_peek_says_whether_a_cost_would_pass_and_when_and_changes_nothing() {
 }
 
 #[test]
+fn an_explanation_says_in_words_what_a_check_would_meet_and_changes_nothing() {
+    let mut server = Server::new(
+        "[policies.p]
+cost = 2
+deny = ['bad']
+limits = [{ algorithm = 'sliding_log', name = 'log', rates = ['3/s', '4/m'] }]",
+    );
+    let mut words = |body: &str| {
+        let said = server.json("POST", "/v1/explain", body);
+        [said["limit_name"].clone(), said["bound"].clone(), said["text"].clone()]
+    };
+    let passes = "The request passes. After it `log` has the least left (3 in any 1 s and 4 in any 1 m): 1 of 3.";
+    for _ in 0..2 {
+        let all = json!("3 in any 1 s and 4 in any 1 m");
+        assert_eq!(words(r#"{"policy":"p","key":"k"}"#), [json!("log"), all, json!(passes)]);
+    }
+    let bad = "The key is on the list `deny`, so its requests are not counted.";
+    assert_eq!(words(r#"{"policy":"p","key":"bad"}"#), [json!(null), json!(""), json!(bad)]);
+    server.post("/v1/check", r#"{"policy":"p","key":"k"}"#);
+    let refused = server.json("POST", "/v1/explain", r#"{"policy":"p","key":"k"}"#);
+    let text =
+        "`log` refuses (3 in any 1 s): 1 of 3 are left and the request costs 2; it passes in 1 s.";
+    assert_eq!((&refused["allowed"], &refused["text"]), (&json!(false), &json!(text)));
+    let peeked = server.json("GET", "/v1/keys/p/k?cost=2", "");
+    let mut without = refused;
+    for field in ["limit_name", "bound", "text"] {
+        without.as_object_mut().unwrap().remove(field);
+    }
+    assert_eq!(without, peeked);
+    assert_eq!(
+        server.call("POST", "/v1/explain", r#"{"policy":"p","key":"k","cost":4}"#).status,
+        400
+    );
+}
+
+#[test]
 fn a_peek_needs_no_lease() {
     let mut server = Server::new(
         "[policies.p]

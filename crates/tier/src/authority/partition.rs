@@ -9,8 +9,8 @@ use core::mem;
 
 use compact_str::CompactString;
 use tidegate_gate::{
-    Answered, Due, Explanation, KeySlots, Micros, OnError, Operation, Policy, Request, Resolved,
-    Timestamp, Transaction, TransactionError, Used, Verdict, Write, never,
+    Answered, Due, KeySlots, Micros, OnError, Operation, Policy, Resolved, Timestamp, Transaction,
+    Used, Verdict, Write, never,
 };
 
 use super::ask::{Completion, Failure, OnFailure, Queued};
@@ -369,17 +369,6 @@ impl<T> Partition<T> {
         self.forget();
     }
 
-    /// Explains the answer to a request; `None` if the states of the key are not known.
-    pub(super) fn explain(
-        &mut self,
-        resolved: &Resolved,
-        now: Timestamp,
-        request: &Request,
-    ) -> Option<Result<Explanation, TransactionError>> {
-        let own = joined_of(&mut self.transaction, &mut self.joined, resolved);
-        self.transaction.knows(own).then(|| self.transaction.explain(own, now, request))
-    }
-
     /// The store is known not to answer.
     pub(super) fn fail_waiting<E: Clone>(
         &mut self,
@@ -429,7 +418,7 @@ fn joined_of<'s>(
 /// Whether an operation need not be done once its caller is gone. Other operations report what has
 /// happened, such as the end of a lease.
 const fn is_droppable(operation: &Operation) -> bool {
-    matches!(operation, Operation::Decide(_) | Operation::Peek(_))
+    matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Explain(_))
 }
 
 fn takes_nothing(operation: &Operation, verdict: &Verdict) -> bool {

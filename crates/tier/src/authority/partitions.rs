@@ -95,12 +95,6 @@ impl<T> Partitions<T> {
         self.by_name.find(hash, is).copied()
     }
 
-    /// The partition of a key.
-    pub(super) fn find_mut(&mut self, resolved: &Resolved) -> Option<&mut Partition<T>> {
-        let id = self.find(hash(&self.hasher, resolved.policy(), resolved.partition()), resolved);
-        self.partitions.get_mut(id?)
-    }
-
     /// What was last seen of the partition of a key.
     pub(super) fn last_seen(&self, resolved: &Resolved) -> Option<&Transaction> {
         let id = self.find(hash(&self.hasher, resolved.policy(), resolved.partition()), resolved);

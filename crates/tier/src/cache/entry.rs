@@ -40,6 +40,7 @@ pub(super) const fn relaxes(operation: &Operation) -> bool {
         operation,
         Operation::Decide(_)
             | Operation::Peek(_)
+            | Operation::Explain(_)
             | Operation::Report(_)
             | Operation::Heartbeat(_)
             | Operation::Budget(Budget { unspent: None, .. })

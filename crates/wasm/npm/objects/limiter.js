@@ -23,9 +23,4 @@ export class DurableLimiter extends FarLimiter {
   async waitFor() {
     throw coded("INVALID_REQUEST", "`waitFor`: expected a `Limiter`, a `RedisLimiter` or a `RemoteLimiter`, because no request of a Worker can wait for another one's turn");
   }
-
-  /** @returns {Promise<never>} */
-  async explain() {
-    throw coded("INVALID_REQUEST", "`explain`: expected a `Limiter` or a `RedisLimiter`, because no object explains its states");
-  }
 }

@@ -34,14 +34,26 @@ const ANSWER = [
 ];
 const DEGRADED = [...list({ allowed: boolean, degraded: text }), ...list({ lease: text, id: text }, true)];
 
+const EXPLANATION = [...ANSWER, ...list({ bound: text, text }), ...list({ limit_name: text }, true)];
+
 /**
  * The answer to an operation under this policy.
  *
  * @type {(json: any, policy: string) => any}
  */
-export function answerOf(json, policy) {
+export const answerOf = (json, policy) => answered(json, policy, ANSWER);
+
+/**
+ * An answer, and why it is so.
+ *
+ * @type {(json: any, policy: string) => any}
+ */
+export const explanationOf = (json, policy) => answered(json, policy, EXPLANATION);
+
+/** @type {(json: any, policy: string, fields: Field[]) => any} */
+function answered(json, policy, fields) {
   if (typeof json !== "object" || json === null || !Object.hasOwn(json, "policy") || json.policy !== policy) wrong("policy");
-  return fieldsOf(json, Object.hasOwn(json, "degraded") ? DEGRADED : ANSWER);
+  return fieldsOf(json, Object.hasOwn(json, "degraded") ? DEGRADED : fields);
 }
 
 /**

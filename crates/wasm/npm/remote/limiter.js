@@ -6,7 +6,7 @@ import { MOST_WAITERS, admissionOptions, held, requireFunction, requireKeyText, 
 import { running } from "../running.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
-import { answerOf, decisionOf, renewEveryUs, tookCost } from "./answer.js";
+import { answerOf, decisionOf, explanationOf, renewEveryUs, tookCost } from "./answer.js";
 import { Batch } from "./batch.js";
 import { remoteOptions } from "./options.js";
 import { Away, bodyOf, segment } from "./server.js";
@@ -62,6 +62,13 @@ export class RemoteLimiter {
     const { cost = 0, fields, signal } = calls.callOptions("request", request, PEEK);
     const ofClass = fields.class === undefined ? "" : `&class=${encodeURIComponent(fields.class)}`;
     return this.#ask(signal, { method: "GET", path: `${this.#path(key)}?cost=${cost}${ofClass}`, repeats: true });
+  }
+
+  /** @type {declared.RemoteLimiter["explain"]} */
+  async explain(key, request) {
+    const read = calls.callOptions("request", request, EXPLANATION);
+    const sent = this.#posted("/v1/explain", key, read, { ...wanted(read), lease: read.fields.lease }, true);
+    return this.#settle(read.signal, () => this.#server.ask(sent), {}, explanationOf);
   }
 
   /** @type {declared.RemoteLimiter["waitFor"]} */
@@ -253,11 +260,11 @@ export class RemoteLimiter {
    * The answer to a call. If nobody knows it, `onError` or that of the policy decides, and the answer has the caller's `own` fields: the
    * name of the lease or the reservation.
    *
-   * @type {(signal: declared.Signal | undefined, begin: () => Promise<any>, own?: Body) => Promise<any>}
+   * @type {(signal: declared.Signal | undefined, begin: () => Promise<any>, own?: Body, read?: typeof answerOf) => Promise<any>}
    */
-  #settle(signal, begin, own = {}) {
+  #settle(signal, begin, own = {}, read = answerOf) {
     const answered = async () => {
-      const answer = answerOf(await until(signal, begin), this.#policy);
+      const answer = read(await until(signal, begin), this.#policy);
       return answer.degraded === undefined ? answer : { ...answer, ...own };
     };
     return this.#counted(answered, (why) => ({ allowed: this.#passes, degraded: why, ...own }));
@@ -385,6 +392,7 @@ const ITS_OWN = ["now", "limits", "draw"];
 
 const CHECK = calls.changed(calls.CHECK, ITS_OWN, ONCE);
 const REQUEST = calls.changed(calls.REQUEST, ITS_OWN, ONCE);
+const EXPLANATION = calls.changed(calls.REQUEST, ITS_OWN, ENDS);
 const WAIT = calls.changed(calls.WAIT, ["limits", "draw"], {});
 const ACQUISITION = calls.changed(calls.ACQUISITION, ITS_OWN, ONCE);
 const RESERVATION = calls.changed(calls.RESERVATION, ITS_OWN, ONCE);

@@ -22,8 +22,6 @@ pub(crate) struct Caller {
     pub(crate) is_timed: bool,
     /// When it was asked.
     pub(crate) at: Micros,
-    /// Whether the answer is to be explained.
-    pub(crate) explains: bool,
     /// The request of middleware that asks for it.
     pub(crate) asking: Option<Box<Asking>>,
 }

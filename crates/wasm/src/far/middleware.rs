@@ -93,8 +93,8 @@ impl Authority {
         Ok(match asking.next() {
             Next::Decide(resolved, operation) => {
                 let asking = Some(Box::new(asking));
-                let (asked, is_timed, explains) = (None, false, false);
-                let caller = Caller { resolved, asked, operation, is_timed, at, explains, asking };
+                let (asked, is_timed) = (None, false);
+                let caller = Caller { resolved, asked, operation, is_timed, at, asking };
                 Some(self.tier.ask(caller, now))
             }
             Next::Done(fields) => {

@@ -103,9 +103,7 @@ impl Authority {
         signal_ppm: Option<f64>,
         draw: Option<f64>,
     ) -> Result<usize, JsValue> {
-        let asked = self.resolve(Ask::Peek(form(cost, class, lease, signal_ppm, draw)?))?;
-        let (resolved, operation) = (asked.resolved().clone(), asked.operation());
-        Ok(self.queue_begun(resolved, Some(asked), operation, true))
+        self.ask(Ask::Explain(form(cost, class, lease, signal_ppm, draw)?), false)
     }
 
     /// Reserves units for a request whose true cost is known later.
@@ -157,7 +155,7 @@ impl Authority {
         let grant = Grant { at, units: quantity("granted", "INVALID_REQUEST", granted)? };
         let operation = Operation::RefundOf(grant, quantity("units", "INVALID_REQUEST", units)?);
         let resolved = Resolved::new(&self.policy, &self.begun.key).map_err(Failure::Key)?;
-        Ok(self.queue_begun(resolved, None, operation, false))
+        Ok(self.queue_begun(resolved, None, operation))
     }
 
     /// Renews a lease. `count` is the owner's number of connections.
@@ -234,7 +232,7 @@ impl Authority {
             return Err(Failure::Ask(AskError::NoLeases { policy }).into());
         }
         let (resolved, operation) = (asked.resolved().clone(), asked.operation());
-        Ok(self.queue_begun(resolved, Some(asked), operation, false))
+        Ok(self.queue_begun(resolved, Some(asked), operation))
     }
 
     fn resolve(&mut self, ask: Ask) -> Result<Asked, Failure> {
@@ -247,11 +245,10 @@ impl Authority {
         resolved: Resolved,
         asked: Option<Asked>,
         operation: Operation,
-        explains: bool,
     ) -> usize {
         let Begun { now, is_timed, at, .. } = self.begun;
         let asking = None;
-        let caller = Caller { resolved, asked, operation, is_timed, at, explains, asking };
+        let caller = Caller { resolved, asked, operation, is_timed, at, asking };
         self.tier.ask(caller, now)
     }
 }

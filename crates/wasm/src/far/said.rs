@@ -1,9 +1,6 @@
 //! The answers to callers, and what they say if the store has not decided.
 
-use tidegate_gate::{
-    Asked, Explanation, Limits, OnError, Operation, Request, Resolved, Rule, Softness, TableError,
-    TransactionError, Verdict,
-};
+use tidegate_gate::{Asked, Limits, OnError, Operation, Softness, TableError, TransactionError};
 use tidegate_http::Outcome;
 use tidegate_tier::authority::Failure as TierFailure;
 
@@ -19,12 +16,9 @@ const STORE: &str = Tier::STORE;
 /// What a client of middleware is told of an outage.
 const AWAY: &str = "the store is unavailable";
 
-/// Why a peek that is answered cannot be explained: the store took no write, or other writers kept changing the states.
-const UNKNOWN_STATES: &str = "the states were not known for long enough to explain them";
-
 impl Authority {
     pub(super) fn say(&mut self, caller: Caller, answer: Answer) -> Said {
-        let Caller { resolved, asked, operation, explains, asking, .. } = caller;
+        let Caller { resolved, asked, operation, asking, .. } = caller;
         if let Some(mut asking) = asking {
             let degraded = match &answer {
                 Ok(verdict) => verdict.degraded.then(|| self.share()),
@@ -41,23 +35,17 @@ impl Authority {
         let lease = asked.as_ref().and_then(Asked::lease).map(String::from);
         let renew_every = resolved.limits().and_then(Limits::renew_every);
         let mut said = Said { lease, renew_every, ..Said::default() };
-        let mut answer = answer;
-        if explains
-            && let (Ok(verdict), Operation::Decide(request) | Operation::Peek(request)) =
-                (&mut answer, operation)
-        {
-            match self.why_so(&resolved, verdict, &request) {
-                Ok(text) => said.explained = Some(text),
-                Err(why) => answer = Err(why),
-            }
-        }
         match answer {
             Ok(verdict) if verdict.degraded => {
                 said.degraded = Some(self.share());
                 said.passes = verdict.decision.is_allowed();
             }
             Ok(verdict) => {
-                let verdict = asked.map_or(verdict.clone(), |asked| asked.said(verdict));
+                let verdict = match &asked {
+                    Some(asked) => asked.said(verdict),
+                    None => verdict,
+                };
+                said.explained = asked.and_then(|asked| answer::in_words(&asked, &verdict));
                 let soft = resolved.limits().filter(|_| self.policy.is_soft());
                 let soft = soft.map_or_else(Softness::default, |limits| limits.softness(&verdict));
                 let (rule, has_lease) = (resolved.rule_number(), said.lease.is_some());
@@ -81,26 +69,6 @@ impl Authority {
             }
         }
         said
-    }
-
-    /// Explains a peek, whose verdict becomes that on the states that are explained.
-    fn why_so(
-        &mut self,
-        resolved: &Resolved,
-        verdict: &mut Verdict,
-        request: &Request,
-    ) -> Result<String, TierFailure<String>> {
-        let why = match resolved.rule() {
-            Rule::Listed(decision) => Explanation::listed(verdict.at, decision),
-            Rule::Limited(..) => {
-                let unknown = || TierFailure::Store(UNKNOWN_STATES.to_owned());
-                let why = self.tier.explain(resolved, verdict.at, request).ok_or_else(unknown)?;
-                why.map_err(TierFailure::Transaction)?
-            }
-        };
-        let text = answer::in_words(&why);
-        *verdict = why.verdict;
-        Ok(text)
     }
 
     /// Why the limiter has decided by its share.

@@ -105,11 +105,14 @@ impl Limiter {
         signal_ppm: Option<f64>,
         draw: Option<f64>,
     ) -> Option<String> {
-        let ask = form(cost, class, lease, signal_ppm, draw).map(Ask::Peek);
-        let asked = self.resolved(key_bytes, ask, now);
-        let explained = asked.and_then(|(asked, now)| self.explained(&asked, now));
+        let ask = form(cost, class, lease, signal_ppm, draw).map(Ask::Explain);
+        let explained = self.resolved(key_bytes, ask, now).and_then(|(asked, now)| {
+            let (verdict, extras) = self.done(&asked, now)?;
+            self.write(&verdict, extras);
+            Ok(answer::in_words(&asked, &verdict))
+        });
         match explained {
-            Ok(text) => Some(text),
+            Ok(text) => text,
             Err(failure) => self.failed(failure),
         }
     }
@@ -420,20 +423,6 @@ impl Limiter {
         self.lease = asked.lease().map(String::from);
         let rule = asked.resolved().rule_number();
         Ok((verdict, Extras { rule, has_lease: self.lease.is_some() }))
-    }
-
-    fn explained(&mut self, asked: &Asked, now: Timestamp) -> Result<String, Failure> {
-        let request = match asked.operation() {
-            Operation::Decide(request) | Operation::Peek(request) => request,
-            _ => Request::of(0), // never: only requests are explained
-        };
-        let resolved = asked.resolved();
-        let why = self.table.explain(resolved.policy(), resolved.written_key(), now, &request);
-        let mut why = why.map_err(Failure::Table)?;
-        why.verdict = asked.said(why.verdict);
-        let extras = Extras { rule: resolved.rule_number(), has_lease: false };
-        self.write(&why.verdict, extras);
-        Ok(answer::in_words(&why))
     }
 
     /// Does an operation that no [`Ask`] can name.

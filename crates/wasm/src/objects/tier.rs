@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 
 use slab::Slab;
-use tidegate_gate::{
-    AskError, Explanation, Id, Micros, Request, Resolved, Timestamp, TransactionError,
-};
+use tidegate_gate::{AskError, Id, Micros, Timestamp};
 use tidegate_tier::authority::Failure;
 use tidegate_tier::wire::{NodeOptions, Outbox, Outgoing};
 use tidegate_tier::{Node, cache, outage};
@@ -111,17 +109,6 @@ impl Tier {
                 return Some((token, verdict.or_else(|failure| shared.ok_or(failure))));
             }
         }
-    }
-
-    /// The states are elsewhere, and no object explains them.
-    #[expect(clippy::unused_self, reason = "an authority explains")]
-    pub(crate) const fn explain(
-        &mut self,
-        _resolved: &Resolved,
-        _now: Timestamp,
-        _request: &Request,
-    ) -> Option<Result<Explanation, TransactionError>> {
-        None
     }
 
     /// Why no object can be asked.

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 use tidegate_gate::{
-    AskError, Explanation, Id, Micros, OnError, Operation, Policy, Request, Resolved, Timestamp,
-    TransactionError, Verdict, blob,
+    AskError, Id, Micros, OnError, Operation, Policy, Resolved, Timestamp, Verdict, blob,
 };
 use tidegate_tier::NodeCache;
 use tidegate_tier::authority::{Options, Queued};
@@ -104,11 +103,11 @@ impl Tier {
 
     /// Takes an operation, and returns its token. Unless the node answers it, an authority is asked.
     pub(crate) fn ask(&mut self, caller: Caller, now: Timestamp) -> usize {
-        let Caller { operation, is_timed, explains, at, .. } = caller;
+        let Caller { operation, is_timed, at, .. } = caller;
         let resolved = caller.resolved.clone();
         self.timed = self.timed.saturating_add(usize::from(is_timed));
         let token = self.waiting.insert(Waiting::Caller(caller));
-        if is_timed || explains || !resolved.policy().lets_nodes_answer() {
+        if is_timed || !resolved.policy().lets_nodes_answer() {
             self.queue(Queued { resolved, now, at, operation, token });
             return token;
         }
@@ -189,17 +188,6 @@ impl Tier {
         }
     }
 
-    /// Explains the answer to a request on the states that Redis was last known to hold; `None` if they are not known.
-    pub(crate) fn explain(
-        &mut self,
-        resolved: &Resolved,
-        now: Timestamp,
-        request: &Request,
-    ) -> Option<Result<Explanation, TransactionError>> {
-        let master = self.master(resolved);
-        self.servers.get(master)?.authority.explain(resolved, now, request)
-    }
-
     /// Why Redis cannot be asked.
     pub(crate) fn cause(&self) -> &str {
         &self.cause
@@ -208,5 +196,5 @@ impl Tier {
 
 /// Whether an operation asks for a grant, or only looks.
 const fn asks(operation: &Operation) -> bool {
-    matches!(operation, Operation::Decide(_) | Operation::Peek(_))
+    matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Explain(_))
 }

@@ -3,6 +3,7 @@
 
 use std::format;
 use std::string::{String, ToString};
+use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
@@ -13,7 +14,7 @@ use crate::decide::{Effect, Limits, Verdict};
 use crate::limit::{Grant, KnownFor, Limit, Operation, OperationError, Request};
 use crate::policy::Policy;
 use crate::table::Table;
-use crate::{Ask, Id, KeyHasher};
+use crate::{Ask, Bounded, CheckForm, Id, KeyHasher};
 
 const PLAN: &str = "limits = [
   { name = 'burst', algorithm = 'token_bucket', capacity = 6, rate = '1/s' },
@@ -314,18 +315,24 @@ fn a_key_is_listed_as_limited_only_if_no_payer_has_room() {
 
 #[test]
 fn an_explanation_names_the_payer() {
-    let policy = Policy::parse("p", PLAN).unwrap();
+    let policy = Arc::new(Policy::parse("p", PLAN).unwrap());
     let mut table = Table::new(1 << 20, KeyHasher::new(7));
+    let explained = |table: &mut Table, at, cost| {
+        let form = CheckForm { cost: Bounded::new(cost), ..CheckForm::default() };
+        let asked = Ask::Explain(form).resolve(&policy, "k", &mut || None).unwrap();
+        let verdict = table.ask(asked.resolved(), at, &asked.operation()).unwrap();
+        (asked.explain(&verdict).unwrap(), verdict)
+    };
     let _ = table.operate(&policy, "k", at(0), 4).unwrap();
-    let explained = table.explain(&policy, "k", at(0), &Request::of(2)).unwrap();
-    assert_eq!(policy.limits().paid_by(&explained.verdict).unwrap().name, "credits");
+    let (passing, verdict) = explained(&mut table, at(0), 2);
+    assert_eq!(policy.limits().paid_by(&verdict).unwrap().name, "credits");
     assert!(
-        explained.text.starts_with("The request passes and `credits` pays. "),
+        passing.text.starts_with("The request passes and `credits` pays. "),
         "{}",
-        explained.text
+        passing.text
     );
     let _ = table.operate(&policy, "k", at(0), 2).unwrap();
-    let refused = table.explain(&policy, "k", at(9 * SECOND), &Request::of(5)).unwrap();
+    let (refused, _) = explained(&mut table, at(9 * SECOND), 5);
     assert_eq!(refused.limit.as_deref(), Some("credits"), "{}", refused.text);
 }
 

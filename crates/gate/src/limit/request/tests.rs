@@ -35,6 +35,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         (id(), any::<u64>()).prop_map(|(id, actual)| Operation::Commit(id, actual)),
         request().prop_map(Operation::Decide),
         request().prop_map(Operation::Peek),
+        request().prop_map(Operation::Explain),
         any::<[u64; 3]>().prop_map(|[at, units, unused]| {
             Operation::RefundOf(Grant { at: Timestamp(at), units }, unused)
         }),
@@ -67,7 +68,7 @@ proptest! {
     /// Whatever is read would be written the same.
     #[test]
     fn other_words_are_no_operation(
-        kind in 0..14_u64,
+        kind in 0..15_u64,
         rest in prop::collection::vec(prop_oneof![0..3_u64, Just(256), any::<u64>()], 0..8),
         (written, more) in (operation(), any::<u64>()),
     ) {
@@ -88,7 +89,10 @@ proptest! {
         prop_assert!(Operation::Peek(request).is_peek());
         prop_assert!(Operation::Decide(request.peek()).is_peek());
         let asks = matches!(operation, Operation::Decide(request) if request.cost > 0);
-        let looks = matches!(operation, Operation::Decide(_) | Operation::Peek(_)) && !asks;
+        let looks = matches!(
+            operation,
+            Operation::Decide(_) | Operation::Peek(_) | Operation::Explain(_)
+        ) && !asks;
         prop_assert_eq!(operation.is_peek(), looks);
         prop_assert_eq!(request.peek(), Request { cost: 0, ..request });
         prop_assert_eq!(request.places(), u64::from(request.cost > 0));

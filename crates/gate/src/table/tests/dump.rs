@@ -141,7 +141,8 @@ fn a_table_takes_no_key_that_is_too_long_for_a_dump() {
     let block = Operation::Block(Micros::SECOND);
     assert_eq!(table.operate(&five, &longer, NOW, block), Err(too_long));
     assert_eq!(table.set_used(&five, &longer, NOW, 3), Err(too_long));
-    assert_eq!(table.explain(&five, &longer, NOW, &Request::of(1)), Err(too_long));
+    let explain = Operation::Explain(Request::of(1));
+    assert_eq!(table.operate(&five, &longer, NOW, explain), Err(too_long));
     assert!(table.is_empty());
     assert!(table.decide(&five, &longest, NOW, 3).unwrap().is_allowed());
     let (mut restored, ..) =

@@ -1,6 +1,7 @@
 //! The tests set the units that a key has used, list the limited keys, and explain answers.
 
 use std::string::{String, ToString};
+use std::sync::Arc;
 use std::vec::Vec;
 
 use tidegate_core::lease::Id;
@@ -8,13 +9,16 @@ use tidegate_core::{Micros, Timestamp};
 
 use super::super::{KeyHasher, Table};
 use super::table;
+use crate::ask::{Ask, CheckForm};
+use crate::decide::{Explanation, Verdict};
 use crate::limit::{Operation, Request};
 use crate::policy::Policy;
+use tidegate_form::Bounded;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-fn policy(text: &str) -> Policy {
-    Policy::parse("p", text).unwrap()
+fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse("p", text).unwrap())
 }
 
 #[test]
@@ -97,11 +101,11 @@ fn an_explanation_names_the_limit_and_its_rate_or_gap() {
             assert!(table.decide(&policy, "k", at, 1).unwrap().is_allowed());
         }
         let before = table.words(policy.limits(), "k");
-        let found = table.explain(&policy, "k", at, &Request::of(cost)).unwrap();
+        let (why, verdict) = explained_at(&mut table, &policy, "k", at, cost);
         assert_eq!(table.words(policy.limits(), "k"), before);
         let peeked = table.operate(&policy, "k", at, Operation::Peek(Request::of(cost))).unwrap();
-        assert_eq!(found.verdict, peeked);
-        (found.limit.unwrap(), found.bound, found.text)
+        assert_eq!(Verdict { effect: peeked.effect, ..verdict }, peeked);
+        (why.limit.unwrap(), why.bound, why.text)
     };
     let of = |limit: &str, bound: &str, text: &str| -> (String, String, String) {
         (limit.into(), bound.into(), text.into())
@@ -129,7 +133,7 @@ fn an_explanation_names_the_limit_and_its_rate_or_gap() {
     assert_eq!(explained(1_200_000, 1, 1).1, "4 in any 1 m");
     let mut text = |key: &str, operation: Option<Operation>| {
         operation.map(|operation| table.operate(&policy, key, NOW, operation).unwrap());
-        table.explain(&policy, key, NOW, &Request::of(1)).unwrap().text
+        explained_at(&mut table, &policy, key, NOW, 1).0.text
     };
     assert_eq!(
         text("bad", None),
@@ -141,4 +145,28 @@ fn an_explanation_names_the_limit_and_its_rate_or_gap() {
     );
     let block = Operation::Block(Micros(90_000_000));
     assert_eq!(text("b", Some(block)), "The key is blocked for another 90 s.");
+}
+
+#[test]
+fn an_explanation_in_shadow_says_what_would_happen_without() {
+    let shadow =
+        "shadow = true\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+    assert_eq!(
+        explained_at(&mut table(), &policy(shadow), "k", NOW, 6).0.text,
+        "`p` refuses (5 in every aligned 1 m): 5 of 5 are left and the request costs 6; it never passes."
+    );
+}
+
+/// Why a request of this cost passes or not, and the verdict.
+fn explained_at(
+    table: &mut Table,
+    policy: &Arc<Policy>,
+    key: &str,
+    at: Timestamp,
+    cost: u64,
+) -> (Explanation, Verdict) {
+    let form = CheckForm { cost: Bounded::new(cost), ..CheckForm::default() };
+    let asked = Ask::Explain(form).resolve(policy, key, &mut || None).unwrap();
+    let verdict = asked.said(table.ask(asked.resolved(), at, &asked.operation()).unwrap());
+    (asked.explain(&verdict).unwrap(), verdict)
 }

@@ -153,6 +153,8 @@ fn effect() -> impl Strategy<Value = Effect> {
             .prop_map(|(charged, late, by)| Effect::Committed { charged, late, by }),
         any::<u8>().prop_map(|by| Effect::Paid { by }),
         Just(Effect::OtherRequest),
+        any::<u8>().prop_map(|part| Effect::Bound { part }),
+        any::<u64>().prop_map(|left| Effect::Blocked { left: Micros(left) }),
     ]
 }
 
@@ -356,16 +358,16 @@ fn errors_say_what_was_expected_and_found() {
             "message: expected a factor up to 2^32, or none, found 4294967297",
         ),
         (
-            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 11, 0, 0, 0]),
-            "message: expected an effect (0 to 10), found 11",
+            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 13, 0, 0, 0]),
+            "message: expected an effect (0 to 12), found 13",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0]),
-            "message: expected an effect (0 to 10), found 9",
+            "message: expected an effect (0 to 12), found 9",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 7, 5, 0, 1]),
-            "message: expected an effect (0 to 10), found 7",
+            "message: expected an effect (0 to 12), found 7",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 3, 1]),
