@@ -210,8 +210,8 @@ export const Keys = keysBy((questions, env) => outlive(() => Isolate.learn(quest
 
 /** The object that keeps the policies which callers have put over the deployed ones. */
 export class Policies extends DurableObject {
-  inForce(deployed, known, report, all) {
-    return outlive(() => RevisionStore.in_force(this.ctx, deployed, known, report, all));
+  inForce(deployed, known, counted, all) {
+    return outlive(() => RevisionStore.in_force(this.ctx, deployed, known, counted, all));
   }
 
   file(hash) {

@@ -11,6 +11,7 @@ mod held;
 mod hostile;
 mod keys;
 mod leases;
+mod lists;
 mod metered;
 mod misconfigured;
 mod model;

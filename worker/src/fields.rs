@@ -27,7 +27,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether all fields have been read.
-    #[cfg(any(test, feature = "api"))]
+    #[cfg(feature = "api")]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -9,31 +9,31 @@ use crate::fields::{Fields, Reader};
 /// The version of the fields. An object may run another version than an isolate while a Worker is being deployed.
 const VERSION: u64 = 1;
 
-/// What an isolate hands over. A report that may not have arrived is handed over again, under the same number.
+/// What an isolate hands over. What may not have arrived is handed over again, under the same number.
 #[derive(Debug)]
-pub(crate) struct Reporter {
+pub(crate) struct Handover {
     /// The number of the isolate, which is random.
     isolate: u64,
     number: u64,
-    report: Option<String>,
+    text: Option<String>,
 }
 
-/// A report that has been read.
-pub(crate) struct Report {
-    /// The number of the isolate, and the number of the report there.
+/// What was handed over.
+pub(crate) struct Handed {
+    /// The number of the isolate, and how often it has handed something over.
     pub(crate) of: (u64, u64),
     pub(crate) lists: Vec<List>,
 }
 
-impl Reporter {
+impl Handover {
     pub(crate) const fn new(isolate: u64) -> Self {
-        Self { isolate, number: 0, report: None }
+        Self { isolate, number: 0, text: None }
     }
 
-    /// The report to hand over and its number: the last one until it has [arrived](Self::arrived), and otherwise what was counted since.
+    /// What to hand over, and its number: the last text until it has [arrived](Self::arrived), and otherwise what was counted since.
     /// `None` if nothing was counted.
-    pub(crate) fn report(&mut self, limited: &mut Limited) -> Option<(u64, String)> {
-        if self.report.is_none() {
+    pub(crate) fn next(&mut self, limited: &mut Limited) -> Option<(u64, String)> {
+        if self.text.is_none() {
             let lists = limited.take();
             if lists.is_empty() {
                 return None;
@@ -41,24 +41,24 @@ impl Reporter {
             self.number = self.number.saturating_add(1);
             let mut fields = Fields::default();
             fields.number(VERSION).number(self.isolate).number(self.number);
-            self.report = Some(write_lists(fields, &lists));
+            self.text = Some(write_lists(fields, &lists));
         }
-        Some((self.number, self.report.clone()?))
+        Some((self.number, self.text.clone()?))
     }
 
-    /// Takes note that the report of this number has arrived.
+    /// Takes note that the text of this number has arrived.
     pub(crate) fn arrived(&mut self, number: Option<u64>) {
         if number == Some(self.number) {
-            self.report = None;
+            self.text = None;
         }
     }
 }
 
-/// Reads what [`Reporter::report`] wrote; `None` of anything else.
-pub(crate) fn read_report(text: &str) -> Option<Report> {
+/// Reads what [`Handover::next`] wrote; `None` of anything else.
+pub(crate) fn read_handed(text: &str) -> Option<Handed> {
     let mut fields = Whole::new(text);
     let of = (fields.number(), fields.number());
-    Some(Report { of, lists: fields.lists()? })
+    Some(Handed { of, lists: fields.lists()? })
 }
 
 /// Lists in fields.
@@ -147,7 +147,7 @@ mod tests {
     use tidegate_gate::top::Top;
     use tidegate_http::{Hour, Limited, List};
 
-    use super::{Reporter, read, read_report, write};
+    use super::{Handover, read, read_handed, write};
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
@@ -185,18 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_report_is_refused() {
-        let (_, text) = Reporter::new(u64::MAX).report(&mut limited(&lists())).unwrap();
-        let report = read_report(&text).unwrap();
-        assert_eq!((report.of, report.lists.len()), ((u64::MAX, 1), 4));
+    fn a_text_that_holds_no_lists_is_refused() {
+        let (_, text) = Handover::new(u64::MAX).next(&mut limited(&lists())).unwrap();
+        let handed = read_handed(&text).unwrap();
+        assert_eq!((handed.of, handed.lists.len()), ((u64::MAX, 1), 4));
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
-            // what ends with a list is a report
-            let lists = read_report(&text[..end]).map(|report| report.lists.len());
+            // what ends with a list is whole
+            let lists = read_handed(&text[..end]).map(|handed| handed.lists.len());
             assert!(lists.is_none_or(|lists| lists < 4), "{end}");
         }
-        assert!(read_report(&format!("\u{2}{}", &text[1..])).is_none(), "another version");
-        assert!(read_report(&format!("{text}\u{1}")).is_none(), "half a list");
-        assert!(read_report("").is_none());
+        assert!(read_handed(&format!("\u{2}{}", &text[1..])).is_none(), "another version");
+        assert!(read_handed(&format!("{text}\u{1}")).is_none(), "half a list");
+        assert!(read_handed("").is_none());
         let with = |places: &str| format!("\u{1}\u{1}a\u{1}b\u{2}\u{1}\u{3}{places}");
         assert!(read(&with("\u{2}\u{1}\u{1}k\u{2}\u{0}")).is_some());
         assert!(read(&with("\u{2}\u{1}\u{1}k\u{3}\u{0}")).is_none(), "more than all");
@@ -207,21 +207,21 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_handed_over_until_it_arrives_and_later_counts_have_the_next_number() {
-        let (mut reporter, mut node) = (Reporter::new(7), limited(&[]));
-        assert!(reporter.report(&mut node).is_none(), "nothing was counted");
+    fn a_text_is_handed_over_until_it_arrives_and_later_counts_have_the_next_number() {
+        let (mut handover, mut node) = (Handover::new(7), limited(&[]));
+        assert!(handover.next(&mut node).is_none(), "nothing was counted");
         let mut node = limited(&[list(None, &["first"])]);
-        let first = reporter.report(&mut node).unwrap();
+        let first = handover.next(&mut node).unwrap();
         let mut node = limited(&[list(None, &["second"])]);
-        assert_eq!(reporter.report(&mut node), Some(first.clone()), "it may not have arrived");
-        reporter.arrived(Some(first.0));
-        let second = reporter.report(&mut node).unwrap();
-        assert_eq!(read_report(&second.1).unwrap().of, (7, 2));
+        assert_eq!(handover.next(&mut node), Some(first.clone()), "it may not have arrived");
+        handover.arrived(Some(first.0));
+        let second = handover.next(&mut node).unwrap();
+        assert_eq!(read_handed(&second.1).unwrap().of, (7, 2));
         assert!(second.1.contains("second") && !second.1.contains("first"));
-        reporter.arrived(Some(first.0)); // a call that took long
-        reporter.arrived(None);
-        assert_eq!(reporter.report(&mut node), Some(second.clone()));
-        reporter.arrived(Some(second.0));
-        assert!(reporter.report(&mut node).is_none());
+        handover.arrived(Some(first.0)); // a call that took long
+        handover.arrived(None);
+        assert_eq!(handover.next(&mut node), Some(second.clone()));
+        handover.arrived(Some(second.0));
+        assert!(handover.next(&mut node).is_none());
     }
 }

@@ -18,7 +18,7 @@ use crate::bindings::Bindings;
 use crate::call;
 use crate::clock::{Clock, timestamp};
 use crate::exchange::{InForce, Needs, NextStep, OwnRequest};
-use crate::lists::Reporter;
+use crate::lists::Handover;
 use crate::log::log_error;
 use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
@@ -60,7 +60,7 @@ pub(crate) struct Node {
     clock: Clock,
     pub(crate) log_secret: LogSecret,
     /// What it hands over of its lists.
-    pub(crate) reporter: Reporter,
+    pub(crate) handover: Handover,
 }
 
 /// An exchange under way.
@@ -94,7 +94,7 @@ pub(crate) enum Waits {
     /// The verification of this token.
     Token(Verify),
     /// A copy of the body.
-    Body,
+    Copy,
     /// Who is limited in the whole Worker.
     Lists(Watched, bool),
 }
@@ -144,7 +144,7 @@ impl Node {
             next: 0,
             needs,
             clock: Clock::default(),
-            reporter: Reporter::new(random()?),
+            handover: Handover::new(random()?),
         })
     }
 
@@ -366,7 +366,7 @@ impl Running {
     pub(crate) fn waits(&mut self) -> Option<Waits> {
         match self.exchange.step() {
             Step::Verify(token) => Some(Waits::Token(token.clone())),
-            Step::Copy => Some(Waits::Body),
+            Step::Copy => Some(Waits::Copy),
             Step::Watch { what, clear } => Some(Waits::Lists(what, clear)),
             _ => None,
         }

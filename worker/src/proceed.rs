@@ -33,7 +33,7 @@ impl Isolate {
                     running.exchange.verified(is_verified.ok_or(NoKeys), &mut random);
                 }))
             }
-            Some(Waits::Body) => {
+            Some(Waits::Copy) => {
                 let body = copied(&request).await;
                 Ok(go_on(exchange, |running| running.exchange.body(body, &mut random)))
             }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use js_sys::Date;
 use tidegate_gate::Timestamp;
-use tidegate_http::{Changed, PolicyCall, Reports, Revisions};
+use tidegate_http::{Changed, PolicyCall, Revisions, Tally};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 use worker::worker_sys::DurableObjectState;
@@ -12,7 +12,7 @@ use worker::{State, Storage};
 
 use crate::clock::timestamp;
 use crate::isolate::text;
-use crate::lists::{self, Report};
+use crate::lists::{self, Handed};
 use crate::log::log_error;
 use crate::revisions::in_fields;
 
@@ -20,8 +20,8 @@ use crate::revisions::in_fields;
 const STORED: &str = "revisions";
 
 thread_local! {
-    /// In memory alone: to store it would cost a row for each report.
-    static REPORTS: RefCell<Reports> = RefCell::default();
+    /// In memory alone: to store it would cost a row for each call.
+    static TALLY: RefCell<Tally> = RefCell::default();
 }
 
 /// The functions that JavaScript calls in the object of the revisions.
@@ -32,30 +32,29 @@ pub struct RevisionStore;
 #[wasm_bindgen]
 impl RevisionStore {
     /// The revision in force over the deployed file with this hash, as of [`in_fields`]. `undefined` if it is the `known` one,
-    /// of which the caller has heard last. Takes the report of the isolate, if
-    /// it has counted something. With `all` it returns who is limited in all isolates, by their last reports and this one.
+    /// of which the caller has heard last. Takes what the isolate has `counted`. With `all` it returns who is limited in all isolates,
+    /// by what they have handed over.
     ///
     /// # Errors
-    /// Throws what the storage throws, and with `all` an `Error` if the text is no report. Nothing is counted then.
+    /// Throws what the storage throws, and with `all` an `Error` if the text holds no lists. Nothing is counted then.
     pub async fn in_force(
         object: DurableObjectState,
         deployed: String,
         known: String,
-        report: Option<String>,
+        counted: Option<String>,
         all: bool,
     ) -> Result<Option<String>, JsValue> {
         let now = timestamp(Date::now());
-        let is_read = report.is_none_or(|report| take(&report, now).is_some());
+        let is_read = counted.is_none_or(|counted| take(&counted, now).is_some());
         if all && is_read {
-            return Ok(Some(REPORTS.with_borrow_mut(|all| lists::write(all.lists(now)))));
+            return Ok(Some(TALLY.with_borrow_mut(|tally| lists::write(tally.lists(now)))));
         }
         if !is_read {
-            let wrong =
-                JsError::new("expected a report of this version, found another text").into();
+            let wrong = JsError::new("expected lists of this version, found another text").into();
             if all {
                 return Err(wrong);
             }
-            log_error("a report is ignored", &wrong); // the isolate still needs the policies
+            log_error("what an isolate has counted is ignored", &wrong); // the isolate still needs the policies
         }
         let revisions = read(&State::from(object).storage()).await?;
         let tag = revisions.tag(&deployed);
@@ -94,10 +93,10 @@ impl RevisionStore {
     }
 }
 
-/// Counts a report once; `None` if the text is no report.
-fn take(report: &str, now: Timestamp) -> Option<()> {
-    let Report { of, lists } = lists::read_report(report)?;
-    REPORTS.with_borrow_mut(|all| all.take(of, lists, now));
+/// Counts what an isolate hands over, once; `None` if the text holds no lists.
+fn take(counted: &str, now: Timestamp) -> Option<()> {
+    let Handed { of, lists } = lists::read_handed(counted)?;
+    TALLY.with_borrow_mut(|tally| tally.take(of, lists, now));
     Some(())
 }
 

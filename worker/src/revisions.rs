@@ -41,7 +41,7 @@ extern "C" {
         this: &Store,
         deployed: &str,
         known: &str,
-        report: Option<String>,
+        counted: Option<String>,
         all: bool,
     ) -> Result<JsValue, JsValue>;
 
@@ -146,14 +146,14 @@ pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
 /// The revision in force, in fields, unless it is known; or who is limited in `all` isolates. Hands over what was counted meanwhile.
 pub(crate) async fn ask(env: &Env, all: bool) -> Result<Option<String>, JsValue> {
     let (store, deployed) = (store(env)?, policies::deployed()?);
-    let (heard, report) =
-        with(Date::now(), |node, _, _| (in_fields(&node.watch.heard, None), node.report()));
-    let (number, report) = report.unzip();
-    let answer = pin!(store.in_force(&deployed.tag.hash, &heard, report, all));
+    let (heard, counted) =
+        with(Date::now(), |node, _, _| (in_fields(&node.watch.heard, None), node.hand_over()));
+    let (number, counted) = counted.unzip();
+    let answer = pin!(store.in_force(&deployed.tag.hash, &heard, counted, all));
     match select(answer, Delay::from(DEADLINE)).await {
         Either::Left((answer, _)) => {
             let answer = answer?.as_string();
-            with(Date::now(), |node, _, _| node.reporter.arrived(number));
+            with(Date::now(), |node, _, _| node.handover.arrived(number));
             Ok(answer)
         }
         Either::Right(_) => {

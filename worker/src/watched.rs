@@ -11,9 +11,9 @@ use crate::node::Node;
 use crate::policies::Revision;
 
 impl Node {
-    /// The report to hand over, and its number.
-    pub(crate) fn report(&mut self) -> Option<(u64, String)> {
-        self.reporter.report(&mut self.in_force.limited.borrow_mut())
+    /// What to hand over, and its number.
+    pub(crate) fn hand_over(&mut self) -> Option<(u64, String)> {
+        self.handover.next(&mut self.in_force.limited.borrow_mut())
     }
 
     /// Whether the isolate hands over what it counts: with its question for the policies, if it must ask for them.

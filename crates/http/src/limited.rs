@@ -1,6 +1,6 @@
 //! Who is limited: the keys that were refused most, by policy and limit, in bounded memory.
 
-mod reports;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +17,7 @@ use crate::answer::forms::BY_SHARE;
 use crate::answer::json::{Object, object};
 use crate::log::LogSecret;
 use crate::plan::Check;
-pub use reports::Reports;
+pub use tally::Tally;
 
 /// How many keys of each limit are counted at a time.
 const PLACES: usize = 32;

@@ -39,6 +39,8 @@ pub struct WorkerdOptions {
     /// The text of a module that takes the place of the Worker's, which it may import as `./worker/index.js`. A test
     /// makes faults with it.
     pub entry: Option<String>,
+    /// Whether another isolate of the Worker runs beside this one, on the same objects. The binding `SECOND` leads to it.
+    pub second: bool,
 }
 
 /// A running workerd.
@@ -142,8 +144,11 @@ fn copy_worker(files: &[String], folder: &Path) -> Result<()> {
 }
 
 fn configuration(options: &WorkerdOptions, files: &[String], storage: &Path) -> String {
-    let bindings = OBJECTS
-        .map(|(name, class)| format!("(name = {name:?}, durableObjectNamespace = {class:?})"));
+    let bindings = OBJECTS.map(|(name, class)| {
+        format!(
+            "(name = {name:?}, durableObjectNamespace = (className = {class:?}, serviceName = \"main\"))"
+        )
+    });
     let mut bindings = bindings.join(", ");
     let namespaces = OBJECTS.map(|(_, class)| {
         // with eviction, what a slow caller counts would depend on its pace
@@ -179,22 +184,37 @@ fn configuration(options: &WorkerdOptions, files: &[String], storage: &Path) -> 
             writeln!(modules, "    (name = \"worker/{file}\", {kind} = embed \"worker/{file}\"),");
         modules
     });
+    let (service, to_second) = match options.second {
+        true => (
+            "\n    (name = \"second\", worker = .second),",
+            ", (name = \"SECOND\", service = \"second\")",
+        ),
+        false => ("", ""),
+    };
     format!(
         r#"using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [
-    (name = "main", worker = .worker),
+    (name = "main", worker = .worker),{service}
     (name = "internet", network = (allow = [{network}], tlsOptions = (trustBrowserCas = true))),
     (name = "disk", disk = (path = {storage:?}, writable = true)) ],
   sockets = [(name = "http", address = "127.0.0.1:0", http = ({http}), service = "main")] );
+const modules :List(Workerd.Worker.Module) = [{entry}
+{modules}    (name = "policies.toml", text = embed "policies.toml") ];
+const date :Text = "2026-11-01";
+const flags :List(Text) = ["enable_request_signal"];
 const worker :Workerd.Worker = (
-  modules = [{entry}
-{modules}    (name = "policies.toml", text = embed "policies.toml") ],
-  compatibilityDate = "2026-11-01",
-  compatibilityFlags = ["enable_request_signal"],
-  bindings = [{bindings}],
+  modules = .modules,
+  compatibilityDate = .date,
+  compatibilityFlags = .flags,
+  bindings = [{bindings}{to_second}],
   durableObjectNamespaces = [{namespaces}],
   durableObjectStorage = (localDisk = "disk") );
+const second :Workerd.Worker = (
+  modules = .modules,
+  compatibilityDate = .date,
+  compatibilityFlags = .flags,
+  bindings = [{bindings}] );
 "#
     )
 }

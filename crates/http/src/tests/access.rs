@@ -3,8 +3,8 @@ use std::vec::Vec;
 
 use tidegate_gate::Policies;
 
-use super::{POLICIES, TOKEN, answer, header, policies, send, sent};
-use crate::{Access, Exchange, Served, Step, Tokens, misconfigured};
+use super::{POLICIES, TOKEN, answer, header, json, policies, send, sent};
+use crate::{Access, Exchange, Served, Step, Tokens, Watched, misconfigured};
 
 #[test]
 fn only_health_is_open_to_everyone() {
@@ -49,6 +49,29 @@ fn a_server_says_whether_its_store_can_decide() {
     let away = probed(Err("the store is unavailable".to_string()));
     assert_eq!(away.status, 503);
     assert!(away.body.contains(r#""detail":"the store is unavailable""#), "{away:?}");
+}
+
+#[test]
+fn a_server_tells_what_is_asked_about_it_or_why_it_cannot() {
+    for (target, expected) in [
+        ("/v1/top", (Watched::Top, false)),
+        ("/v1/top?keys=clear", (Watched::Top, true)),
+        ("/v1/status?keys=hashed", (Watched::Status, false)),
+        ("/v1/status?keys=clear", (Watched::Status, true)),
+    ] {
+        let mut told = send("GET", target, &[("authorization", "Bearer admin")]);
+        let Step::Watch { what, clear } = told.step() else { panic!("{target}") };
+        assert_eq!((what, clear), expected, "{target}");
+        told.watched(Ok("{}".to_string()));
+        let told = answer(told);
+        assert_eq!((told.status, told.body.as_str()), (200, "{}"));
+        assert_eq!(header(&told, "content-type"), Some("application/json"));
+    }
+    let mut unknown = send("GET", "/v1/top", &[("authorization", "Bearer secret")]);
+    unknown.watched(Err("the lists are away".to_string()));
+    let unknown = answer(unknown);
+    assert_eq!((unknown.status, &json(&unknown)["type"]), (503, &"urn:tidegate:not-ready".into()));
+    assert_eq!(json(&unknown)["detail"], "the lists are away");
 }
 
 fn is_unauthorized(mut exchange: Exchange) -> bool {

@@ -7,7 +7,7 @@ use tidegate_gate::Timestamp;
 
 use super::super::tests::{HOUR, Row, Server, row, rows};
 use super::super::{KeysAs, Limited, List, MOST_LISTS};
-use super::{MOST_NODES, Reports};
+use super::{MOST_NODES, Tally};
 
 /// A time in an hour, by the number of the hour.
 fn within(hour: u64, minutes: u64) -> Timestamp {
@@ -22,26 +22,26 @@ fn counted(policy: &str, keys: &[&str], now: Timestamp) -> Vec<List> {
     limited.take()
 }
 
-fn rows_of(reports: &mut Reports, now: Timestamp) -> Vec<Row> {
-    let lists = reports.lists(now).to_vec();
+fn rows_of(tally: &mut Tally, now: Timestamp) -> Vec<Row> {
+    let lists = tally.lists(now).to_vec();
     let mut all = Limited::default().among(lists, now);
     rows(&serde_json::from_str(&all.top(now, KeysAs::Clear)).unwrap())
 }
 
 #[test]
-fn reports_of_several_nodes_add_up_and_a_repeated_one_counts_once() {
-    let (mut reports, now) = (Reports::default(), within(9, 5));
+fn what_several_nodes_hand_over_adds_up_and_what_is_repeated_counts_once() {
+    let (mut tally, now) = (Tally::default(), within(9, 5));
     for _ in 0..2 {
-        reports.take((1, 1), counted("api", &["ann", "ann", "bob"], now), now);
-        reports.take((2, 1), counted("api", &["ann", "eve"], now), now);
+        tally.take((1, 1), counted("api", &["ann", "ann", "bob"], now), now);
+        tally.take((2, 1), counted("api", &["ann", "eve"], now), now);
     }
     let both: &[_] = &[("ann", 3), ("bob", 1), ("eve", 1)];
-    assert_eq!(rows_of(&mut reports, now), [row("api", "limit", 5, &[both])]);
-    reports.take((1, 3), counted("api", &["bob", "bob", "bob"], now), now);
-    reports.take((1, 2), counted("api", &["bob"], now), now); // it has come before its successor, or never will
-    reports.take((1, 3), counted("api", &["bob"], now), now);
+    assert_eq!(rows_of(&mut tally, now), [row("api", "limit", 5, &[both])]);
+    tally.take((1, 3), counted("api", &["bob", "bob", "bob"], now), now);
+    tally.take((1, 2), counted("api", &["bob"], now), now); // it has come before its successor, or never will
+    tally.take((1, 3), counted("api", &["bob"], now), now);
     let all: &[_] = &[("bob", 4), ("ann", 3), ("eve", 1)];
-    assert_eq!(rows_of(&mut reports, now), [row("api", "limit", 8, &[all])]);
+    assert_eq!(rows_of(&mut tally, now), [row("api", "limit", 8, &[all])]);
 }
 
 #[test]
@@ -58,34 +58,34 @@ fn a_node_hands_over_only_what_it_has_counted_since() {
 }
 
 #[test]
-fn a_report_counts_in_the_hour_of_its_refusals() {
-    let mut reports = Reports::default();
-    reports.take((1, 1), counted("api", &["early"], within(9, 59)), within(10, 0));
-    assert_eq!(rows_of(&mut reports, within(10, 0)), [row("api", "limit", 1, &[&[("early", 1)]])]);
-    reports.take((2, 1), counted("api", &["late"], within(10, 1)), within(10, 1));
-    reports.take((3, 1), counted("api", &["early"], within(9, 58)), within(10, 2));
+fn refusals_count_in_their_own_hour() {
+    let mut tally = Tally::default();
+    tally.take((1, 1), counted("api", &["early"], within(9, 59)), within(10, 0));
+    assert_eq!(rows_of(&mut tally, within(10, 0)), [row("api", "limit", 1, &[&[("early", 1)]])]);
+    tally.take((2, 1), counted("api", &["late"], within(10, 1)), within(10, 1));
+    tally.take((3, 1), counted("api", &["early"], within(9, 58)), within(10, 2));
     let hours: [&[_]; 2] = [&[("late", 1)], &[("early", 2)]];
-    assert_eq!(rows_of(&mut reports, within(10, 2)), [row("api", "limit", 3, &hours)]);
+    assert_eq!(rows_of(&mut tally, within(10, 2)), [row("api", "limit", 3, &hours)]);
     // a node that was asked nothing for two hours
-    reports.take((4, 1), counted("api", &["old"], within(8, 1)), within(10, 3));
-    assert_eq!(rows_of(&mut reports, within(10, 3)), [row("api", "limit", 4, &hours)]);
+    tally.take((4, 1), counted("api", &["old"], within(8, 1)), within(10, 3));
+    assert_eq!(rows_of(&mut tally, within(10, 3)), [row("api", "limit", 4, &hours)]);
     // a node whose clock is ahead
-    reports.take((5, 1), counted("api", &["late"], within(11, 0)), within(10, 4));
+    tally.take((5, 1), counted("api", &["late"], within(11, 0)), within(10, 4));
     let hours: [&[_]; 2] = [&[("late", 2)], &[("early", 2)]];
-    assert_eq!(rows_of(&mut reports, within(10, 4)), [row("api", "limit", 5, &hours)]);
-    assert_eq!(rows_of(&mut reports, within(12, 0)), [row("api", "limit", 5, &[])]);
+    assert_eq!(rows_of(&mut tally, within(10, 4)), [row("api", "limit", 5, &hours)]);
+    assert_eq!(rows_of(&mut tally, within(12, 0)), [row("api", "limit", 5, &[])]);
 }
 
 #[test]
-fn the_memory_for_reports_is_bounded_and_limits_that_are_gone_make_room() {
-    let mut reports = Reports::default();
+fn the_memory_of_a_tally_is_bounded_and_limits_that_are_gone_make_room() {
+    let mut tally = Tally::default();
     for node in 0..5_000 {
-        reports.take((node, 1), counted(&node.to_string(), &["k"], within(9, 0)), within(9, 0));
+        tally.take((node, 1), counted(&node.to_string(), &["k"], within(9, 0)), within(9, 0));
     }
-    assert_eq!(reports.taken.len(), MOST_NODES);
-    assert_eq!(reports.lists(within(9, 0)).len(), MOST_LISTS);
-    reports.take((0, 2), counted("new", &["k"], within(11, 0)), within(11, 0));
-    assert_eq!(rows_of(&mut reports, within(11, 0)), [row("new", "limit", 1, &[&[("k", 1)]])]);
+    assert_eq!(tally.taken.len(), MOST_NODES);
+    assert_eq!(tally.lists(within(9, 0)).len(), MOST_LISTS);
+    tally.take((0, 2), counted("new", &["k"], within(11, 0)), within(11, 0));
+    assert_eq!(rows_of(&mut tally, within(11, 0)), [row("new", "limit", 1, &[&[("k", 1)]])]);
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn the_status_of_a_node_beside_the_lists_of_all() {
 proptest! {
     #[test]
     fn what_nodes_hand_over_at_any_time_is_what_one_server_would_count_within_the_bound(
-        // the node, the key, and whether the node hands over then and whether the report comes twice
+        // the node, the key, and whether the node hands over then and whether what it hands over comes twice
         refusals in prop::collection::vec((0..4_usize, any::<u8>(), any::<bool>(), any::<bool>()), 0..400),
     ) {
         let now = within(9, 5);
         let mut nodes: [(Limited, u64); 4] = Default::default();
-        let mut reports = Reports::default();
+        let mut tally = Tally::default();
         let mut really = BTreeMap::new();
         for (place, key, hands_over, comes_twice) in &refusals {
             let (limited, number) = &mut nodes[*place];
@@ -119,17 +119,17 @@ proptest! {
                 *number += 1;
                 let (node, lists) = (u64::try_from(*place).unwrap(), limited.take());
                 if *comes_twice {
-                    reports.take((node, *number), lists.clone(), now);
+                    tally.take((node, *number), lists.clone(), now);
                 }
-                reports.take((node, *number), lists, now);
+                tally.take((node, *number), lists, now);
             }
         }
         for (place, (limited, number)) in nodes.iter_mut().enumerate() {
             let node = u64::try_from(place).unwrap();
-            reports.take((node, *number + 1), limited.take(), now);
+            tally.take((node, *number + 1), limited.take(), now);
         }
         let total = u64::try_from(refusals.len()).unwrap();
-        for list in reports.lists(now) {
+        for list in tally.lists(now) {
             let keys = &list.hours[0].keys;
             prop_assert_eq!((list.refusals, keys.total()), (total, total));
             for own in keys.iter() {

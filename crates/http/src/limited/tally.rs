@@ -9,14 +9,14 @@ use tidegate_gate::Timestamp;
 
 use super::{HOUR_US, Limited, List};
 
-/// Of how many nodes the last report is remembered, so that it is not counted twice.
+/// Of how many nodes the tally remembers what came last, so that nothing counts twice.
 const MOST_NODES: usize = 4_096;
 
-/// Adds up the reports of several nodes, each report once.
+/// Adds up what several nodes hand over, each of their lists once.
 ///
 /// ```
 /// use tidegate_gate::{Timestamp, top::Top};
-/// use tidegate_http::{Hour, List, Reports};
+/// use tidegate_http::{Hour, List, Tally};
 ///
 /// let now = Timestamp(1_800_000_000_000_000); // a full hour
 /// let counted = |key: &str, times: u64| {
@@ -25,21 +25,21 @@ const MOST_NODES: usize = 4_096;
 ///     let hours = vec![Hour { since: now, keys }];
 ///     vec![List { policy: "login".into(), limit: Some("minute".into()), refusals: times, hours }]
 /// };
-/// let mut reports = Reports::default();
-/// reports.take((1, 1), counted("ann", 3), now); // of node 1
-/// reports.take((2, 1), counted("bob", 1), now);
-/// reports.take((2, 1), counted("bob", 1), now); // again
-/// assert_eq!(reports.lists(now)[0].refusals, 4);
+/// let mut tally = Tally::default();
+/// tally.take((1, 1), counted("ann", 3), now); // of node 1
+/// tally.take((2, 1), counted("bob", 1), now);
+/// tally.take((2, 1), counted("bob", 1), now); // again
+/// assert_eq!(tally.lists(now)[0].refusals, 4);
 /// ```
 #[derive(Debug, Default)]
-pub struct Reports {
+pub struct Tally {
     all: Limited,
-    /// The nodes and the numbers of their last reports, the newest report last.
+    /// The nodes and the numbers of what they handed over last, the newest at the end.
     taken: Vec<(u64, u64)>,
 }
 
-impl Reports {
-    /// Adds the lists of a report, unless the report came before. Its number is above those of all earlier reports of the node.
+impl Tally {
+    /// Adds lists that a node hands over, unless they came before. Each time the node counts its number up.
     pub fn take(&mut self, (node, number): (u64, u64), lists: Vec<List>, now: Timestamp) {
         let known = self.taken.iter().position(|(own, _)| *own == node);
         let last = known.map(|place| self.taken.remove(place).1);
@@ -52,7 +52,7 @@ impl Reports {
         }
     }
 
-    /// What all nodes have counted, by their last reports.
+    /// What all nodes have counted, as far as they have handed it over.
     pub fn lists(&mut self, now: Timestamp) -> &[List] {
         self.all.go_on(now);
         &self.all.lists
