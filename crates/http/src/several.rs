@@ -183,9 +183,7 @@ impl Several {
         let returned = |one: &OneOf| {
             let own = undone.by_ref().take(one.undone_by);
             let are_undone = own.fold(true, |all, outcome| all & is_known(outcome));
-            // of an unknown grant only the end of a reservation or lease brings all back
-            let brings_all = one.undone_by > 0 && one.check.asked.is_of_reservation();
-            are_undone && (brings_all || one.outcome.as_ref().is_none_or(is_known))
+            are_undone && one.outcome.as_ref().is_none_or(is_known)
         };
         let returned: Vec<bool> = self.checks.iter().map(returned).take(refused).collect();
         let result = self.checks.get(refused).and_then(OneOf::result);

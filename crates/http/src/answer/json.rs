@@ -189,8 +189,9 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         for char in '\0'..='\u{a0}' {
-            let text = format!("a{char}b");
-            assert_eq!(written(&text), json!(text).to_string());
+            for text in [format!("a{char}b"), char.to_string()] {
+                assert_eq!(written(&text), json!(text).to_string());
+            }
         }
     }
 

@@ -24,7 +24,7 @@ pub use revisions::{Changed, InvalidRevisions, Revisions};
 pub use tag::{Origin, RevisionTag, Source};
 
 /// The longest name of an actor.
-const MAX_ACTOR_BYTES: usize = 128;
+pub(crate) const MAX_ACTOR_BYTES: usize = 128;
 
 /// The actor of a change whose caller names none: the scope of its token.
 const ADMINISTRATION: &str = "administration";

@@ -232,6 +232,7 @@ fn a_claim_is_the_key_only_if_the_token_is_verified() {
     assert_eq!(of(r#"{"sub":"alice"}"#), key("alice"));
     assert_eq!(of(r#"{"sub":"a/b"}"#), key("a%2Fb"));
     assert_eq!(of(r#"{"sub":42,"deep":[[{"sub":"x"}],1.5,true,null]}"#), key("42"));
+    assert_eq!(of(r#"{"sub":-42}"#), key("-42"));
     assert_eq!(verified(&token(HS256, r#"{"sub":"bare"}"#, 32)), key("bare"));
     let es256 = token(r#"{"alg":"ES256","kid":"key 1"}"#, r#"{"sub":"a"}"#, 64);
     let expected = ("jwt:sub:a".to_string(), SignatureAlgorithm::Es256, Some("key 1".to_string()));
@@ -360,6 +361,20 @@ fn an_enormous_or_deep_token_is_absent() {
     let long = format!(r#"{{"sub":"a","x":"{}"}}"#, "x".repeat(6_200));
     assert_eq!(verified(&token(HS256, &long, 32)), None);
     assert_eq!(verified(&".".repeat(1_000_000)), None);
+    let claims = |bytes: usize| format!(r#"{{"sub":"a","x":"{}"}}"#, "x".repeat(bytes));
+    let lengths = (6_000..6_200).map(|bytes| token(HS256, &claims(bytes), 32));
+    let longest = lengths.filter(|token| token.len() <= 8_192).max_by_key(String::len).unwrap();
+    assert_eq!(longest.len(), 8_192, "a token of the greatest length");
+    assert!(verified(&longest).is_some());
+}
+
+#[test]
+fn a_country_has_two_characters_and_is_known() {
+    let key = |country| Request { country: Some(country), ..Request::default() }.key("['country']");
+    assert_eq!(key("T1").as_deref(), Some("country:T1"), "the Tor network");
+    for absent in ["", "C", "CHE", "C-", "é", "XX"] {
+        assert_eq!(key(absent), None, "{absent}");
+    }
 }
 
 #[test]

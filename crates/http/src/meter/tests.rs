@@ -51,6 +51,40 @@ fn a_field_is_found_at_its_path_alone() {
 }
 
 #[test]
+fn an_event_is_read_by_itself() {
+    let cut = "data: {\"usage\":{\"total_tokens\":1\n\ndata: {\"usage\":{\"total_tokens\":2}}\n\n";
+    assert_eq!(whole(EVENTS, cut), 2, "whatever the one before has opened");
+    let open = "data: \"\n\ndata: {\"usage\":{\"total_tokens\":3}}\n\n";
+    assert_eq!(whole(EVENTS, open), 3);
+    for other in ["dbta", "datas", "dat", "\u{feff}x"] {
+        let stream = format!("{other}: {{\"usage\":{{\"total_tokens\":4}}}}\n\n");
+        assert_eq!(whole(EVENTS, &stream), 0, "the field {other}");
+    }
+    let marked = "\u{feff}data: {\"usage\":{\"total_tokens\":5}}\n\n";
+    assert_eq!(whole(EVENTS, marked), 5, "a byte order mark");
+}
+
+#[test]
+fn a_coded_body_is_not_read() {
+    for (kind, body) in [(JSON, ANSWER), (EVENTS, STREAM)] {
+        for (coding, units) in [("identity", 1_212), ("IDENTITY", 1_212), ("gzip", 0)] {
+            let mut meter = Meter::new(&metering(SEEN), 4_000);
+            assert!(meter.seeks());
+            meter.answered(200, &|name| match name {
+                "content-type" => Some(kind.to_string()),
+                "content-encoding" => Some(coding.to_string()),
+                _ => None,
+            });
+            assert_eq!(meter.reads(), units > 0, "{kind} {coding}");
+            meter.push(body.as_bytes());
+            assert_eq!(meter.finish(AnswerEnd::Whole), units, "{kind} {coding}");
+        }
+    }
+    let by_header = Meter::new(&metering(r#"{ "actual": { "header": "X-Cost" } }"#), 1);
+    assert!(!by_header.seeks());
+}
+
+#[test]
 fn pieces_may_end_anywhere() {
     for (kind, body) in [(JSON, ANSWER.as_bytes()), (EVENTS, STREAM.as_bytes())] {
         for first in 0..=body.len() {
@@ -114,6 +148,9 @@ fn only_whole_numbers_count() {
         ("1.0", 0),
         ("1e3", 0),
         ("-5", 0),
+        ("5-", 0),
+        ("5+1", 0),
+        ("5E1", 0),
         ("12x", 0),
         ("\"12\"", 0),
         ("[12]", 0),
@@ -133,7 +170,10 @@ fn names_are_compared_as_json_means_them() {
     };
     assert!(name("é", "\\u00e9") && name("é", "\\u00E9") && name("é", "é"));
     assert!(name("\u{1f600}", "\\ud83d\\ude00"));
-    assert!(name("a/b", "a\\/b") && name("a\\tb", "a\\tb") && name("a\\\"", "a\\\""));
+    assert!(name("a/b", "a\\/b") && name("a\\\"", "a\\\""));
+    for escape in ["\\b", "\\f", "\\n", "\\r", "\\t"] {
+        assert!(name(&format!("a{escape}"), &format!("a{escape}")), "{escape}");
+    }
     for other in [
         "\\ud83d",
         "\\ude00",
@@ -228,17 +268,6 @@ fn some_answers_do_not_count() {
     refused.push(b"{\"n\":7}");
     assert_eq!((refused.reads(), refused.finish(AnswerEnd::Whole)), (false, 0));
     assert_eq!(Meter::new(&metering(TOTAL), 9).finish(AnswerEnd::Failed), 9, "all answers count");
-}
-
-#[test]
-fn a_coded_body_is_not_read() {
-    let mut meter = Meter::new(&metering(TOTAL), 9);
-    let header = |name: &str| match name {
-        "content-encoding" => Some("gzip".into()),
-        _ => Some("application/json".to_string()),
-    };
-    meter.answered(200, &header);
-    assert_eq!((meter.reads(), meter.finish(AnswerEnd::Whole)), (false, 9));
 }
 
 #[test]

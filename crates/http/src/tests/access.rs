@@ -120,6 +120,8 @@ fn a_token_that_no_header_could_bring_is_refused() {
         let error = Access::new(&policies(), tokens("a", token)).unwrap_err();
         assert!(error.to_string().starts_with("TIDEGATE_ADMIN_TOKEN: expected"), "{error}");
     }
+    let empty = Access::new(&policies(), tokens("", "a")).unwrap_err().to_string();
+    assert!(empty.contains("found an empty text; leave it out"), "{empty}");
     for token in ["a", "a b", "a=", "!~"] {
         assert_eq!(rights(&access("", Some(token), None), Some(token)), (true, false), "{token}");
         assert_eq!(rights(&access("", None, Some(token)), Some(token)), (true, true), "{token}");

@@ -1,11 +1,15 @@
 //! `POST /v1/admit`: what becomes of a request behind middleware.
 
+use alloc::sync::Arc;
 use std::format;
+use std::string::ToString;
 use std::vec::Vec;
 
 use serde_json::json;
+use tidegate_gate::{Operation, Policies, Share};
 
-use super::{SECOND, START, Server, about, header};
+use super::{SECOND, START, Server, about, header, planned, sent};
+use crate::{Access, Check, Exchange, Keyed};
 
 const POLICIES: &str = "
 [policies.p]
@@ -63,6 +67,56 @@ fn a_refusal_is_the_response_that_a_client_gets() {
     assert_eq!((refused.get("grant"), &refused["remaining"]), (None, &json!(1)));
     let denied = server.post("/v1/admit", "{\"policy\":\"p\",\"key\":\"mallory\"}");
     assert_eq!(denied["refusal"]["status"], 403);
+    let body = denied["refusal"]["body"].as_str().unwrap();
+    assert!(body.contains("\"detail\":\"the key is on the policy's list `deny`\""), "{body}");
+}
+
+#[test]
+fn a_refusal_says_what_the_client_waits_for() {
+    let mut server = Server::new(POLICIES);
+    server.post("/v1/leases", "{\"policy\":\"jobs\",\"key\":\"k\",\"lease\":\"other\"}");
+    let mut detail = |body: &str| {
+        let refused = server.post("/v1/admit", body)["refusal"]["body"].clone();
+        let body = serde_json::from_str::<serde_json::Value>(refused.as_str()?).unwrap();
+        Some(body["detail"].as_str().unwrap().to_string())
+    };
+    let jobs = "{\"policy\":\"jobs\",\"key\":\"k\"}";
+    let full = "all places are taken; try again in 5 s"; // of 30: a lease usually ends before
+    assert_eq!(detail(jobs).as_deref(), Some(full));
+    assert_eq!(detail(&about(",\"cost\":5")), None);
+    let spent = "the same request is granted in 3000 s";
+    assert_eq!(detail(&about("")).as_deref(), Some(spent));
+    server.json("POST", "/v1/keys/p/fresh/block", "{\"for\":\"90s\"}");
+    let blocked = super::json(&server.call("GET", "/v1/gate?policy=p&key=fresh", ""));
+    assert_eq!(blocked["detail"], "the key is blocked for 90 s");
+}
+
+#[test]
+fn a_call_brings_the_class_and_the_signal() {
+    const FILE: &str = "
+[policies.p]
+limits = [
+  { algorithm = 'utilization', name = 'busy' },
+  { algorithm = 'token_bucket', capacity = 100, rate = '1/h' },
+]
+reservations = { time_to_live = '1m' }";
+    let policies = Arc::new(Policies::parse(FILE).unwrap());
+    let policy = policies.get("p").unwrap();
+    let of = |check: &Check| match check.operation() {
+        Operation::Decide(request) => (request.class, request.signal, request.reserves()),
+        other => panic!("{other:?}"),
+    };
+    for reserves in [false, true] {
+        let expected = (policy.class("critical").unwrap(), Share::from_ppm(700_000), reserves);
+        let rest = format!(",\"class\":\"critical\",\"signal_ppm\":700000,\"reserves\":{reserves}");
+        let mut exchange = sent(&policies, &Access::OPEN, ("POST", "/v1/admit"), &[]);
+        exchange.body(Ok(about(&rest).into()), &mut || Some(7));
+        assert_eq!(of(&planned(exchange).unwrap().1[0]), expected);
+        let (class, signal_ppm) = (Some("critical"), Some(700_000));
+        let asked = Keyed { key: "k", class, signal_ppm, reserves, ..Keyed::default() };
+        let exchange = Exchange::of_key(policy, &asked, &mut || Some(7));
+        assert_eq!(of(&planned(exchange).unwrap().1[0]), expected);
+    }
 }
 
 #[test]

@@ -102,6 +102,12 @@ fn a_body_that_is_not_whole_or_too_long_is_refused() {
     for (body, status, r#type, detail) in [
         (Ok(long), 413, "body-too-large", "at most 262144 bytes, found 262145"),
         (
+            Err(BodyError::TooLarge(MAX_DRAINED_BYTES)),
+            413,
+            "body-too-large",
+            "at most 262144 bytes, found 16777216",
+        ),
+        (
             Err(BodyError::TooLarge(MAX_DRAINED_BYTES + 1)),
             413,
             "body-too-large",

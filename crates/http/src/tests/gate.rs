@@ -20,6 +20,7 @@ fn bad_gate_queries_get_one_too() {
         ("policy=api&policy=api&key=k", 400, "expected `policy` once, found it twice"),
         ("policy=api&key=k&cost=-1", 400, "found \"-1\""),
         ("policy=api&key=k&cost=+1", 400, "found \" 1\""),
+        ("policy=api&key=k&cost=%2B1", 400, "found \"+1\""),
         ("policy=api&key=k&cost=9007199254740992", 400, "expected a whole number"),
         ("policy=api&key=k&cost=4", 400, "the most at once is 3"),
         ("policy=api&key=k%ff", 400, "the query: expected UTF-8, found \"key=k%ff\""),
@@ -84,6 +85,11 @@ fn refusal(server: &mut Server, query: &str) -> (u16, String, serde_json::Value)
     let wait = problem["retry_after_us"].as_u64().unwrap().div_ceil(SECOND).to_string();
     assert_eq!(header(&response, "retry-after"), Some(wait.as_str()));
     let name = problem["type"].as_str().unwrap().strip_prefix(TYPES).unwrap();
+    let detail = match name {
+        "temporary-reduced-capacity" => "the service is shedding load; try again",
+        _ => "the same request is granted",
+    };
+    assert_eq!(problem["detail"], std::format!("{detail} in {wait} s"));
     (response.status, name.to_string(), problem["violated-policies"].clone())
 }
 
@@ -231,8 +237,10 @@ fn an_outage_means_what_the_policy_says() {
         assert_eq!((response.status, &answer["allowed"]), (200, &allowed.into()));
         assert_eq!(answer["degraded"], "redis: connection refused");
         let target = std::format!("/v1/gate?policy={policy}&key=k");
-        let gate = send("GET", &target, &[TOKEN]);
-        assert_eq!(decided(gate, outcome.to_vec()).status, status);
+        let gate = decided(send("GET", &target, &[TOKEN]), outcome.to_vec());
+        assert_eq!(gate.status, status);
+        let found = (status == 503).then(|| super::json(&gate)["detail"].clone());
+        assert!(found.is_none_or(|detail| detail == "redis: connection refused"));
     }
 }
 

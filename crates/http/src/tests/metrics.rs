@@ -1,9 +1,9 @@
 use alloc::sync::Arc;
 use std::string::{String, ToString};
 
-use tidegate_gate::{Decision, Micros, Policies, Timestamp, Verdict};
+use tidegate_gate::{Decision, Effect, Micros, Policies, Timestamp, Verdict};
 
-use super::{POLICIES, read_check};
+use super::{POLICIES, Server, about, read_check};
 use crate::{Counted, Log, LogSecret, Metrics, Outcome};
 
 fn policies() -> Arc<Policies> {
@@ -62,6 +62,46 @@ fn checks_are_counted_by_policy_and_outcome() {
         assert!(text.lines().any(|own| own == line), "{line}\n{text}");
     }
     assert!(!text.contains("secret"), "keys are no labels");
+}
+
+#[test]
+fn a_check_that_just_passes_is_no_event_and_a_lease_is_counted_once() {
+    let policies = policies();
+    let metrics = Metrics::new(&policies, None);
+    let (_, checks) = read_check(&policies, r#"{"policy":"api","key":"k"}"#).unwrap();
+    let Outcome::Decided(passed) = decided(true) else { panic!() };
+    let repeated = Outcome::Decided(Verdict { effect: Effect::OtherRequest, ..passed });
+    for (outcome, is_event, counted) in [
+        (&decided(true), false, true),
+        (&decided(false), true, true),
+        (&down(), true, true),
+        (&repeated, false, false),
+    ] {
+        assert_eq!(metrics.count(&checks[0], outcome), is_event, "{outcome:?}");
+        assert_eq!(Counted::of(&checks[0], outcome).is_some(), counted, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_check_that_a_limit_warns_of_is_counted_and_says_so() {
+    const FILE: &str = "[policies.p]\nlimits = [
+        { algorithm = 'fixed_window', name = 'most', limit = 2, period = '1m', warn_at = '100%' },
+        { algorithm = 'fixed_window', name = 'trial', limit = 1, period = '1m', shadow = true },
+    ]";
+    let mut server = Server::new(FILE);
+    let metrics = Metrics::new(&server.policies, None);
+    for (warns, outcome) in [(false, "allowed"), (true, "shadow_refused")] {
+        let (exchange, checks) = read_check(&server.policies, about("")).unwrap();
+        let said = server.decide(&checks[0]);
+        metrics.count(&checks[0], &said);
+        let counted = Counted::of(&checks[0], &said).unwrap();
+        assert_eq!((counted.warned, counted.outcome), (warns, outcome));
+        let answer = super::json(&super::decided(exchange, [said].into()));
+        assert_eq!(answer.get("warned").is_some(), warns, "{answer}");
+        assert_eq!(answer["would_allow"], !warns, "{answer}");
+    }
+    let text = metrics.text(1, &[]);
+    assert!(text.contains("tidegate_warnings_total{policy=\"p\"} 1\n"), "{text}");
 }
 
 #[test]
@@ -138,6 +178,7 @@ fn a_line_names_the_policy_and_a_hash_of_the_key_that_needs_the_secret() {
     assert_eq!(first, line(b"one", "alice"));
     assert_ne!(first, line(b"one", "bob"));
     assert_ne!(first, line(b"two", "alice"));
+    assert_eq!(std::format!("{:?}", LogSecret::new(b"one")), "LogSecret(..)");
 }
 
 #[test]

@@ -57,6 +57,26 @@ fn who_changes_the_policies_gets_the_answer_of_the_place_that_keeps_them() {
 }
 
 #[test]
+fn a_change_without_a_body_refuses_one_and_an_actor_can_stand_in_a_log() {
+    let mut restore = send("POST", "/v1/policies/restore", &[ADMIN]);
+    body(&mut restore, "text");
+    let refused = answer(restore);
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("the body: expected none, found one"), "{}", refused.body);
+
+    let longest = "a".repeat(crate::api::policies::MAX_ACTOR_BYTES);
+    let actor =
+        |actor: &str| crate::actor(&|name| (name == "x-tidegate-actor").then(|| actor.to_string()));
+    assert_eq!(actor(&longest), Ok(longest.clone()));
+    assert_eq!(crate::actor(&|_| None).as_deref(), Ok("administration"));
+    for wrong in ["", "a\nb", &(longest + "a")] {
+        let refused = actor(wrong).unwrap_err();
+        assert_eq!(refused.status, 400);
+        assert!(refused.body.contains("the header `x-tidegate-actor`: expected"), "{refused:?}");
+    }
+}
+
+#[test]
 fn only_the_token_for_administration_changes_overrides() {
     let own = ("authorization", "Bearer secret");
     for (method, target) in [

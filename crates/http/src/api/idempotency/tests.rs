@@ -147,6 +147,8 @@ fn a_lease_or_reservation_that_the_server_names_has_the_same_name_again() {
     let target = std::format!("/v1/leases/{name}?policy=leases&key=k");
     assert_eq!(server.json("DELETE", &target, "")["live"], true);
     assert_ne!(post(&mut server, "b", "/v1/leases", &of_leases)["lease"], lease["lease"]);
+    let own = of_leases.replace('}', ",\"lease\":\"own\"}");
+    assert_eq!(post(&mut server, "own", "/v1/leases", &own)["lease"], "own", "the caller named it");
 }
 
 #[test]

@@ -276,7 +276,6 @@ impl Revisions {
     fn wanted(
         &self,
         to: ChangeTo,
-        current: &RevisionTag,
         (over, file): (&str, &str),
     ) -> Result<(String, Option<u64>), Response> {
         let version = match to {
@@ -287,10 +286,8 @@ impl Revisions {
         let revision = match version {
             Some(version) => self.find(version)?,
             None => {
-                let mut earlier = self.over(over).rev().filter(|revision| {
-                    revision.version < current.version && revision.without_overrides() != file
-                });
-                earlier.next().ok_or_else(|| {
+                let mut earlier = self.over(over).rev();
+                earlier.find(|revision| revision.without_overrides() != file).ok_or_else(|| {
                     Problem::NotFound.response("no other file was in force before".to_string())
                 })?
             }
@@ -302,7 +299,7 @@ impl Revisions {
     fn text_after(
         &self,
         to: ChangeTo,
-        (deployed, current): (&str, &RevisionTag),
+        deployed: &str,
         by: &str,
         now: Timestamp,
     ) -> Result<(String, Option<u64>), Response> {
@@ -314,7 +311,7 @@ impl Revisions {
             edit_overrides(&mut overrides, &policies, (&policy, &key), fields, now)?;
             return Ok((TimedOverride::join(in_force, &overrides), None));
         }
-        let (file, restores) = self.wanted(to, current, (&Self::hash(deployed), in_force))?;
+        let (file, restores) = self.wanted(to, (&Self::hash(deployed), in_force))?;
         let file = TimedOverride::file_of(&file); // of a text that has overrides, only the file is meant
         let policies = parsed(file)?;
         overrides.retain(|own| policies.get(&own.policy).is_some());
@@ -334,7 +331,7 @@ impl Revisions {
             // an override changes one key alone, so it overwrites nothing that its caller has not seen
             matches(if_match.as_deref(), &current)?;
         }
-        let (file, restores) = self.text_after(to, (deployed, &current), &by, now)?;
+        let (file, restores) = self.text_after(to, deployed, &by, now)?;
         let policies = TimedPolicies::parse(&file, now).map_err(|error| {
             // the file alone is valid
             Problem::InvalidRequest.response(alloc::format!("the override: {}", error.message))

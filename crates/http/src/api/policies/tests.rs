@@ -197,11 +197,17 @@ fn the_bound_on_all_files_together_is_exact() {
         }
         assert_eq!(history(revisions, &file(1)).len(), kept, "{beyond} bytes beyond the bound");
     }
+    let revisions = &mut Revisions::default();
+    let large = format!("{}#{}", file(2), "x".repeat(super::revisions::MOST_BYTES));
+    call(revisions, ChangeTo::File(large), Some("*"));
+    assert_eq!(history(revisions, &file(1)).len(), 2, "the one before can be restored");
 }
 
 #[test]
 fn a_file_is_shown_as_it_was_written() {
     let revisions = &mut Revisions::default();
+    let deployed = revisions.handle(PolicyCall::File(Some(1)), &file(1), NOW).response;
+    assert_eq!((deployed.status, deployed.body), (200, file(1)), "it is in force, though not kept");
     put(revisions, 2);
     for (version, limit) in [(None, 2), (Some(1), 1), (Some(2), 2)] {
         let shown = revisions.handle(PolicyCall::File(version), &file(1), NOW).response;
@@ -219,8 +225,28 @@ fn stored_revisions_are_read_or_refused() {
     for wrong in
         ["", "{}", "[]", r#"{"format":2,"revisions":[]}"#, r#"{"format":1,"revisions":[1]}"#]
     {
-        assert!(Revisions::read(wrong).is_err(), "{wrong}");
+        let error = Revisions::read(wrong).unwrap_err().to_string();
+        assert!(error.starts_with("expected the revisions of a policy file, found \""), "{error}");
     }
+}
+
+#[test]
+fn a_revision_says_how_it_came_into_force() {
+    let revisions = &mut Revisions::default();
+    let in_force =
+        |revisions: &Revisions, read: &str| revisions.tag(&Revisions::hash(read)).to_string();
+    assert_eq!(in_force(revisions, &file(1)), "revision 1");
+    put(revisions, 2);
+    assert_eq!(in_force(revisions, &file(1)), "revision 2 (put by \"alice\")");
+    call(revisions, ChangeTo::Version(None), Some("*"));
+    assert_eq!(in_force(revisions, &file(1)), "revision 3 (restored by \"alice\")");
+    let _ = revisions.edit(Some(&file(1)), &file(4), NOW);
+    assert_eq!(in_force(revisions, &file(4)), "revision 4 (file)");
+    for limit in [1, 2, 4] {
+        let kept = revisions.file_of(&Revisions::hash(&file(limit)));
+        assert_eq!(kept, Some(file(limit).as_str()));
+    }
+    assert_eq!(revisions.file_of(&Revisions::hash(&file(3))), None);
 }
 
 #[test]
@@ -297,6 +323,14 @@ fn an_override_holds_beside_the_file_until_it_ends_or_is_deleted() {
     );
     assert_eq!(delete_override(revisions, "b", 9).response.status, 404);
     assert_eq!(delete_override(revisions, "a", 100).response.status, 404, "it has ended");
+    // the file before is another file, not the same one with other overrides
+    put_override(revisions, "b", r#"{"limit":60,"until_us":200}"#, 9);
+    assert_eq!(call(revisions, ChangeTo::Version(None), Some("*")).response.status, 200);
+    assert_eq!(capacity(revisions, "c", 9), 2);
+    delete_override(revisions, "a", 9);
+    delete_override(revisions, "b", 9);
+    assert_eq!(call(revisions, ChangeTo::Version(None), Some("*")).response.status, 200);
+    assert_eq!(capacity(revisions, "c", 9), 1);
     // an ended override is dropped at the next change
     put_override(revisions, "c", r#"{"limit":3,"until_us":300}"#, 150);
     let text = revisions.file(&Revisions::hash(&file(1))).unwrap();
@@ -359,7 +393,8 @@ fn files_are_kept_longer_than_overrides() {
     for (limit, now, expected) in [
         (5, 3_600_000_009, &[43, 42, 2, 1][..]), // 42 was replaced now, and a node may still ask by it
         (6, 3_600_000_010, &[44, 43, 42, 2, 1]),
-        (7, 7_200_000_011, &[45, 44, 2, 1]),
+        (7, 7_200_000_009, &[45, 44, 43, 42, 2, 1]), // 42 was replaced an hour ago
+        (8, 7_200_000_010, &[46, 45, 44, 43, 2, 1]),
     ] {
         let fields = format!("{{\"limit\":{limit},\"until_us\":90000000000000}}");
         put_override(revisions, "a", &fields, now);
@@ -369,7 +404,7 @@ fn files_are_kept_longer_than_overrides() {
 }
 
 #[test]
-fn a_call_about_an_override_is_written_and_read() {
+fn a_call_is_written_and_read() {
     for (key, fields) in [("a\nb\n3\n", Some("{\"until_us\":5}")), ("ü", None), ("x", Some(""))] {
         let (key, fields) = (key.to_string(), fields.map(ToString::to_string));
         let to = ChangeTo::Override { policy: "api".into(), key, fields };
@@ -377,7 +412,21 @@ fn a_call_about_an_override_is_written_and_read() {
         let call = PolicyCall::Change(change);
         assert_eq!(PolicyCall::read(&call.write()), Some(call));
     }
-    assert_eq!(PolicyCall::read(&PolicyCall::Overrides.write()), Some(PolicyCall::Overrides));
+    let change = |to, if_match: Option<&str>| {
+        let if_match = if_match.map(ToString::to_string);
+        PolicyCall::Change(Change { to, if_match, by: "bob".to_string() })
+    };
+    for call in [
+        PolicyCall::Overrides,
+        PolicyCall::History,
+        PolicyCall::File(None),
+        PolicyCall::File(Some(3)),
+        change(ChangeTo::Version(None), Some("*")),
+        change(ChangeTo::Version(Some(2)), None),
+        change(ChangeTo::File("a\n\nb\n".to_string()), Some("\"x\"")),
+    ] {
+        assert_eq!(PolicyCall::read(&call.write()), Some(call));
+    }
     assert_eq!(PolicyCall::read("override\n\nbob\n\napi\n9\na"), None);
 }
 

@@ -135,6 +135,13 @@ fn a_lease_comes_back_at_no_known_time() {
 
 #[test]
 fn an_unknown_form_is_refused() {
+    for (name, form) in [
+        ("draft-7", OlderForm::Draft7),
+        ("draft-6", OlderForm::Draft6),
+        ("x-ratelimit", OlderForm::X),
+    ] {
+        assert_eq!(name.parse(), Ok(form));
+    }
     let error = "draft-5".parse::<OlderForm>().unwrap_err();
     assert_eq!(error, "expected \"draft-7\", \"draft-6\" or \"x-ratelimit\", found \"draft-5\"");
 }
