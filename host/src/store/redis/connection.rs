@@ -60,7 +60,7 @@ impl Connection {
     pub(super) async fn wake(&self) -> Result<(), StoreError> {
         let is_idle = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            current.as_ref().is_some_and(|attempt| attempt.verdict_of().elapsed() >= IDLE_AFTER)
+            current.as_ref().is_some_and(|attempt| attempt.last_answer().elapsed() >= IDLE_AFTER)
         };
         match is_idle {
             true => self.read(|mut connection| async move { connection.ping().await }).await,
@@ -100,7 +100,7 @@ impl Connection {
                 attempt.answered(answer.as_ref().err());
                 return Ok(answer?);
             }
-            let heard = attempt.verdict_of();
+            let heard = attempt.last_answer();
             if heard <= since {
                 attempt.missed();
                 return Err(match attempt.in_handshake.load(Ordering::Relaxed) {
@@ -172,7 +172,7 @@ impl Attempt {
         }
     }
 
-    fn verdict_of(&self) -> Instant {
+    fn last_answer(&self) -> Instant {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
