@@ -46,6 +46,8 @@ pub struct Limited {
 struct Failure {
     at: Timestamp,
     why: String,
+    /// The whole error, which may have the address of a server.
+    cause: Option<String>,
 }
 
 /// The refusals of a limit.
@@ -87,7 +89,7 @@ impl Limited {
             Outcome::Unavailable(why) => Some(why.as_str()),
         };
         if let Some(why) = why {
-            self.failure = Some(Failure { at: now, why: why.to_string() });
+            self.failure = Some(Failure { at: now, why: why.to_string(), cause: None });
         }
         let Outcome::Decided(verdict) = outcome else { return };
         self.go_on(now);
@@ -183,9 +185,17 @@ impl Limited {
         });
     }
 
-    /// When the store did not make a decision last, and why.
-    pub(crate) fn failure(&self) -> Option<(Timestamp, &str)> {
-        self.failure.as_ref().map(|Failure { at, why }| (*at, why.as_str()))
+    /// Says what the store did not decide for, after [`count`](Self::count): an error without keys. Callers for administration are told.
+    pub fn explain(&mut self, cause: String) {
+        if let Some(failure) = &mut self.failure {
+            failure.cause = Some(cause);
+        }
+    }
+
+    /// When the store did not make a decision last, and why: for `administration` the whole error.
+    pub(crate) fn failure(&self, administration: bool) -> Option<(Timestamp, &str)> {
+        let Failure { at, why, cause } = self.failure.as_ref()?;
+        Some((*at, cause.as_ref().filter(|_| administration).unwrap_or(why)))
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn errors_of_the_store_are_counted_by_kind() {
         let errors = StoreErrors::default();
-        errors.count(&StoreError::Deadline(Duration::from_millis(250)));
+        errors.count(&StoreError::Deadline { within: Duration::from_millis(250), server: None });
         errors.count(&StoreError::Full { max_bytes: 1 });
         errors.count(&StoreError::Full { max_bytes: 1 });
         let mut text = String::new();

@@ -188,21 +188,27 @@ impl Server {
         let operations = checks.iter().map(|check| (check.resolved(), check.operation()));
         let answers = in_force.store.operate_all(now, operations).await;
         let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
+            let mut cause = None;
             let outcome = match answer {
                 Ok(verdict) => {
                     if verdict.degraded {
-                        self.log.share(check.resolved(), in_force.store.outage().as_ref());
+                        cause = in_force.store.outage();
+                        self.log.share(check.resolved(), cause.as_ref());
                     }
                     Outcome::Decided(verdict)
                 }
                 Err(error) => {
                     self.store_errors.count(&error);
                     self.log.store_error(check.resolved(), &error);
-                    Outcome::Unavailable(StoreError::summary(&error).to_owned())
+                    let summary = StoreError::summary(&error).to_owned();
+                    cause = Some(error);
+                    Outcome::Unavailable(summary)
                 }
             };
             if in_force.metrics.count(check, &outcome) {
-                self.limited().count(check, &outcome, now);
+                let mut limited = self.limited();
+                limited.count(check, &outcome, now);
+                cause.iter().for_each(|cause| limited.explain(cause.without_key()));
             }
             self.tell(check, &outcome, caller);
             spans.end(began, check, &outcome);

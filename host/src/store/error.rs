@@ -1,5 +1,6 @@
 //! Why a store did not do an operation.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_gate::blob::BlobError;
@@ -57,8 +58,13 @@ pub enum StoreError {
         error: ::redis::RedisError,
     },
     /// Redis did not answer in time. A grant may have been written nevertheless.
-    #[error("redis: no answer within {0:?}")]
-    Deadline(Duration),
+    #[error("redis: no answer within {within:?}{}", in_brackets(server.as_deref()))]
+    Deadline {
+        /// The time.
+        within: Duration,
+        /// The server that was asked, or the nodes of a Cluster; `None` if the operation waited for others all the time.
+        server: Option<Arc<str>>,
+    },
     /// Other hosts changed the state before this host could, every time. Nothing was granted.
     #[error("redis: other hosts kept changing the same state for {0:?}")]
     Contended(Duration),
@@ -86,6 +92,10 @@ impl From<TransactionError> for StoreError {
             error => Self::Transaction(error),
         }
     }
+}
+
+fn in_brackets(server: Option<&str>) -> String {
+    server.map(|server| format!(" ({server})")).unwrap_or_default()
 }
 
 #[cfg(feature = "redis")]
@@ -130,7 +140,7 @@ impl StoreError {
             #[cfg(feature = "redis")]
             Self::Redis(_) => "unavailable",
             Self::Address(_) | Self::Tls(_) | Self::Abandoned => "unavailable",
-            Self::Deadline(_) => "deadline",
+            Self::Deadline { .. } => "deadline",
             Self::Contended(_) => "contended",
             Self::Overloaded { .. } => "overloaded",
             Self::Full { .. } => "full",
@@ -157,7 +167,7 @@ impl StoreError {
             | Self::NoPolicy(_)
             | Self::Transaction(_)
             | Self::Abandoned => "the store is unavailable",
-            Self::Deadline(_) | Self::Contended(_) => "the store did not answer in time",
+            Self::Deadline { .. } | Self::Contended(_) => "the store did not answer in time",
             Self::Overloaded { .. } => "too many requests wait for the store",
         }
     }

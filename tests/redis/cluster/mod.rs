@@ -15,8 +15,8 @@ use tidegate::gate::{Resolved, blob};
 use tidegate::local::{RedisCluster, RedisServer};
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
-use super::load::Load;
-use super::{NOW, ask, on, policy, within};
+use super::load::{Load, holds};
+use super::{NOW, ask, on, policy, process_id, signal, within};
 
 /// How long the nodes of a Cluster may be silent, so that a busy machine loses none.
 const PATIENT: Duration = Duration::from_secs(10);
@@ -105,6 +105,9 @@ async fn a_slot_that_nobody_has_is_an_error_at_once_and_recovers_by_itself() {
                 let error = load.stores[0].operate(&key, NOW, 1).await.unwrap_err();
                 let StoreError::Redis(error) = error else { panic!("{error}") };
                 assert_eq!(error.code(), Some("CLUSTERDOWN"));
+                let text = error.to_string();
+                let names = |port: &u16| text.ends_with(&format!("(127.0.0.1:{port})"));
+                assert!(cluster.ports().iter().any(names), "{text}");
             }
             let node = &cluster.nodes()[master];
             let _: () = ask(node, &[b"CLUSTER", b"ADDSLOTS", slot.as_bytes()]).await;
@@ -113,6 +116,21 @@ async fn a_slot_that_nobody_has_is_an_error_at_once_and_recovers_by_itself() {
         .await;
     assert!(account.failed >= 20 && account.longest < Duration::from_secs(5), "{account:?}");
     assert_eq!((account.beyond, account.lost), (0, 0), "{account:?}");
+}
+
+#[tokio::test]
+async fn an_error_names_the_master_that_does_not_answer() {
+    let cluster = masters();
+    let store = Redis::new(&cluster.url(), within(Duration::from_millis(250))).unwrap();
+    let key = on(&policy("{ algorithm = 'fixed_window', limit = 3, period = '365d' }"), "k");
+    holds(async || store.operate(&key, NOW, 0).await.is_ok()).await;
+    let (_, master) = slot(&cluster, &key).await;
+    signal(&process_id(&cluster.nodes()[master]), "-STOP");
+    let error = store.operate(&key, NOW, 1).await.unwrap_err();
+    let expected = format!("redis: no answer within 250ms (127.0.0.1:{})", cluster.ports()[master]);
+    assert!(matches!(error, StoreError::Deadline { .. }), "{error}");
+    assert_eq!((error.to_string(), error.without_key()), (expected.clone(), expected));
+    assert_eq!(error.summary(), "the store did not answer in time", "clients learn no address");
 }
 
 #[tokio::test]

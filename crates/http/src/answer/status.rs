@@ -44,7 +44,7 @@ impl Limited {
             it.object("store", |it| {
                 it.field("name", store);
                 it.field("answers", metrics.store_answers());
-                if let Some((at, why)) = self.failure() {
+                if let Some((at, why)) = self.failure(matches!(shown, Some(KeysAs::Clear))) {
                     it.field("last_error", why);
                     it.field("last_error_us", at.0);
                 }

@@ -67,6 +67,10 @@ impl Server {
     }
 
     pub(super) fn status(&mut self) -> Value {
+        self.status_as(Some(KeysAs::Clear))
+    }
+
+    fn status_as(&mut self, shown: Option<KeysAs<'_>>) -> Value {
         let status = Status {
             policies: &self.policies,
             revision: &RevisionTag { version: 3, hash: "abc".to_string(), origin: None },
@@ -75,7 +79,7 @@ impl Server {
             local: &[("lent", 5)],
             words: Some(|policy| std::format!("{}:\n  a sentence\n", policy.name())),
         };
-        serde_json::from_str(&self.limited.status(self.now, &status, Some(KeysAs::Clear))).unwrap()
+        serde_json::from_str(&self.limited.status(self.now, &status, shown)).unwrap()
     }
 }
 
@@ -223,6 +227,20 @@ fn the_status_says_all_that_a_page_shows() {
 
     server.check("shadow", "k");
     assert_eq!(server.status()["store"]["answers"], json!(true));
+}
+
+#[test]
+fn only_callers_for_administration_are_told_the_address_in_an_error() {
+    let mut server = Server::new();
+    server.decide("api", "k", 1, Some("away"));
+    server.limited.explain("no answer (192.0.2.7:6379)".to_string());
+    assert_eq!(server.status()["store"]["last_error"], "no answer (192.0.2.7:6379)");
+    let secret = LogSecret::new(b"s");
+    let hashed = server.status_as(Some(KeysAs::Hashes(&secret)));
+    assert_eq!(hashed["store"]["last_error"], "away");
+    assert_eq!(server.status_as(None)["store"]["last_error"], "away");
+    server.decide("api", "k", 1, Some("away again"));
+    assert_eq!(server.status()["store"]["last_error"], "away again");
 }
 
 #[test]

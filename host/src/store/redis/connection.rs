@@ -10,7 +10,7 @@ use redis::{AsyncCommands, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::destination::Destination;
+use super::destination::{Destination, with_address};
 use super::dialer::{Open, no_handshake};
 use crate::store::error::StoreError;
 
@@ -29,6 +29,8 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// master.
 pub(super) struct Connection {
     destination: Arc<Destination>,
+    /// What an error calls the server.
+    pub(super) server: Arc<str>,
     deadline: Duration,
     /// Opened at the first use, because a connection needs a runtime to live in.
     current: Mutex<Option<Arc<Attempt>>>,
@@ -52,7 +54,8 @@ impl Connection {
     /// A connection that leads there. It connects at the first question.
     pub(super) fn new(destination: Destination) -> Self {
         let deadline = destination.dialer.deadline;
-        Self { destination: Arc::new(destination), deadline, current: Mutex::new(None) }
+        let server = destination.to.to_string().into();
+        Self { destination: Arc::new(destination), server, deadline, current: Mutex::new(None) }
     }
 
     /// Asks Redis whether it is there if the connection was idle, because Redis closes idle connections. After a
@@ -104,8 +107,11 @@ impl Connection {
             if heard <= since {
                 attempt.missed();
                 return Err(match attempt.in_handshake.load(Ordering::Relaxed) {
-                    true => no_handshake(self.deadline).into(),
-                    false => StoreError::Deadline(self.deadline),
+                    true => with_address(no_handshake(self.deadline), &self.server).into(),
+                    false => StoreError::Deadline {
+                        within: self.deadline,
+                        server: Some(Arc::clone(&self.server)),
+                    },
                 });
             }
             since = heard;

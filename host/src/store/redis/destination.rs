@@ -1,11 +1,12 @@
 //! What a connection leads to.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use redis::{ConnectionAddr, RedisConnectionInfo, RedisError, RedisResult};
+use redis::{ConnectionAddr, RedisConnectionInfo, RedisError, RedisResult, Value};
 
 use super::dialer::{Dialer, Open};
 use super::sentinel::Sentinels;
@@ -36,12 +37,37 @@ impl Destination {
     }
 }
 
-/// The error of the operating system with the address, because a Cluster has several. Other errors say what is wrong themselves.
-fn with_address(error: RedisError, server: &ConnectionAddr) -> RedisError {
+impl fmt::Display for To {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => server.fmt(f),
+            Self::Master(sentinels) => write!(f, "the master {:?}", sentinels.master),
+        }
+    }
+}
+
+/// The answer of a server, in which each error has the address of the server. Errors of a script are in its answer.
+pub(super) fn said_by(server: &str, answer: Value) -> Value {
+    match answer {
+        Value::ServerError(error) => {
+            let (code, details) = (error.code(), error.details().unwrap_or_default());
+            let said = format!("-{code} {details} ({server})\r\n");
+            // an error of this type can only be made by reading it
+            redis::parse_redis_value(said.as_bytes()).unwrap_or(Value::ServerError(error))
+        }
+        Value::Array(all) => {
+            Value::Array(all.into_iter().map(|one| said_by(server, one)).collect())
+        }
+        other => other,
+    }
+}
+
+/// The error of the operating system, or that of a deadline, with the address. Other errors say what is wrong themselves.
+pub(super) fn with_address(error: RedisError, server: &dyn fmt::Display) -> RedisError {
     let own =
         error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
     match own.and_then(|own| own.downcast_ref::<io::Error>()) {
-        Some(own) if own.raw_os_error().is_some() => {
+        Some(own) if own.raw_os_error().is_some() || own.kind() == io::ErrorKind::TimedOut => {
             io::Error::new(own.kind(), format!("{own} ({server})")).into()
         }
         _ => error,

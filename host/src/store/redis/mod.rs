@@ -229,7 +229,10 @@ impl Redis {
     fn error(&self, failure: Failure<StoreError>, resolved: &Resolved) -> StoreError {
         match failure {
             Failure::Transaction(error) => error.into(),
-            Failure::TooLate => StoreError::Deadline(self.shared.options.deadline * MOST_DEADLINES),
+            Failure::TooLate => StoreError::Deadline {
+                within: self.shared.options.deadline * MOST_DEADLINES,
+                server: None,
+            },
             Failure::Contended => StoreError::Contended(self.shared.options.deadline),
             Failure::Overloaded { most } => {
                 StoreError::Overloaded { key: resolved.key().to_owned(), most }

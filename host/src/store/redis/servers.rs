@@ -8,7 +8,7 @@ use redis::{AsyncCommands, Cmd, RedisError, ServerErrorKind, Value};
 use super::address::{Address, Topology, address};
 use super::cluster::{Cluster, slot_of};
 use super::connection::{Connection, MOST_MISSED};
-use super::destination::{Destination, To};
+use super::destination::{Destination, To, said_by};
 use super::dialer::Dialer;
 use super::options::RedisOptions;
 use super::sentinel::Sentinels;
@@ -115,7 +115,7 @@ async fn send_to(connection: &Connection, command: &Cmd) -> Result<Value, StoreE
                     .to_owned(),
             ))
         }
-        _ => Ok(answer),
+        _ => Ok(said_by(&connection.server, answer)),
     }
 }
 

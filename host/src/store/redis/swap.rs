@@ -341,7 +341,7 @@ fn is_refused(outcome: &SwapOutcome<StoreError>) -> bool {
 /// Whether a server has said nothing, so that it will say nothing to others either.
 fn is_silence(error: &StoreError) -> bool {
     match error {
-        StoreError::Deadline(_) => true,
+        StoreError::Deadline { .. } => true,
         StoreError::Redis(error) => error.is_io_error() || error.is_unrecoverable_error(),
         _ => false,
     }

@@ -129,7 +129,11 @@ impl Cluster {
         match timeout(self.dialer.deadline, ended).await {
             Ok(Ok(ended)) => ended.clone().unwrap_or(Ok(())),
             Ok(Err(_)) => Err(StoreError::Abandoned),
-            Err(_) => Err(StoreError::Deadline(self.dialer.deadline)),
+            Err(_) => {
+                let nodes: Vec<String> = self.nodes().iter().map(Place::to_string).collect();
+                let (within, server) = (self.dialer.deadline, Some(nodes.join(", ").into()));
+                Err(StoreError::Deadline { within, server })
+            }
         }
     }
 
@@ -213,6 +217,7 @@ impl Cluster {
             true => Err(RedisError::from((
                 ErrorKind::Server(ServerErrorKind::ClusterDown),
                 "no node of the Cluster has slots",
+                format!("({place})"),
             ))
             .into()),
         }

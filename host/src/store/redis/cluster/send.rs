@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::slots::Place;
 use super::{Cluster, Master};
 use crate::store::error::StoreError;
+use crate::store::redis::destination::said_by;
 
 /// From this round on, and for a slot whose states are being moved, the next round waits.
 const WAITS_FROM: u32 = 2;
@@ -63,7 +64,7 @@ impl Cluster {
                     let index = sent.index;
                     open.extend(self.next(&master, sent, &answer));
                     if let Some(place) = answers.get_mut(index) {
-                        *place = answer;
+                        *place = answer.map(|answer| said_by(&master.connection.server, answer));
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! Which master has which slot.
 
+use std::fmt;
 use std::sync::Arc;
 
 use redis::Value;
@@ -26,6 +27,12 @@ pub(in super::super) fn slot_of(name: &[u8]) -> u16 {
 pub(super) struct Place {
     pub(super) host: String,
     pub(super) port: u16,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
 }
 
 impl Place {
