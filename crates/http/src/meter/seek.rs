@@ -53,8 +53,8 @@ enum Place {
         digits: u8,
         unit: u16,
     },
-    /// In a number; `None` if it does not count.
-    Number(Option<u64>),
+    /// In a number that is whole so far.
+    Number(u64),
 }
 
 /// What came last between texts and numbers.
@@ -177,25 +177,20 @@ impl Seeker {
                 let most = u8::try_from(self.depth.saturating_sub(1)).unwrap_or(u8::MAX);
                 self.seeks.iter_mut().for_each(|seek| seek.open = seek.open.min(most));
             }
-            (b'0'..=b'9', After::Colon) => self.place = Place::Number(Some((byte & 15).into())),
-            (b'-', After::Colon) => self.place = Place::Number(None),
+            (b'0'..=b'9', After::Colon) => self.place = Place::Number((byte & 15).into()),
             _ => {}
         }
     }
 
-    fn number(&mut self, byte: u8, number: Option<u64>) {
+    fn number(&mut self, byte: u8, number: u64) {
         match byte {
             b'0'..=b'9' => {
-                let longer = |number: u64| {
-                    number.saturating_mul(10).saturating_add((byte & 15).into()).min(MAX_QUANTITY)
-                };
-                self.place = Place::Number(number.map(longer));
+                let longer = number.saturating_mul(10).saturating_add((byte & 15).into());
+                self.place = Place::Number(longer.min(MAX_QUANTITY));
             }
-            b'+' | b'-' | b'.' | b'e' | b'E' => self.place = Place::Number(None),
             _ => {
-                if let (Some(number), b' ' | b'\t' | b'\n' | b'\r' | b',' | b'}' | b']') =
-                    (number, byte)
-                {
+                // a number that goes on otherwise is no whole number
+                if let b' ' | b'\t' | b'\n' | b'\r' | b',' | b'}' | b']' = byte {
                     self.each_named(|seek, is_last, found| {
                         if let (true, Some(found)) =
                             (is_last, found.get_mut(usize::from(seek.term)))

@@ -2,7 +2,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use serde_json::json;
-use tidegate_gate::{Operation, Timestamp};
+use tidegate_gate::{Decision, Micros, Operation, Timestamp, Verdict};
 
 use super::{
     POLICIES, SECOND, START, Server, TOKEN, about, answer, decided, header, planned, policies,
@@ -241,6 +241,18 @@ fn an_outage_means_what_the_policy_says() {
         assert_eq!(gate.status, status);
         let found = (status == 503).then(|| super::json(&gate)["detail"].clone());
         assert!(found.is_none_or(|detail| detail == "redis: connection refused"));
+    }
+}
+
+#[test]
+fn a_client_that_can_wait_for_nothing_is_not_told_to_wait() {
+    for (retry_after, told) in [(Micros(SECOND), Some("1")), (Micros::MAX, None)] {
+        let (limit, remaining, reset_after) = (5, 0, Micros(SECOND));
+        let refusal = Decision::Deny { limit, remaining, retry_after, reset_after };
+        let outcome = Outcome::Decided(Verdict::listed(Timestamp(START), refusal));
+        let refused =
+            decided(send("GET", "/v1/gate?policy=open&key=k", &[TOKEN]), [outcome].into());
+        assert_eq!((refused.status, header(&refused, "retry-after")), (429, told));
     }
 }
 

@@ -1,8 +1,11 @@
 //! Reservations: the calls, their answers, and bad input.
 
+use alloc::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::{SECOND, START, Server, about, header};
+use super::{SECOND, START, Server, about, header, planned, sent};
+use crate::{Access, AnswerEnd, Outcome, Reservation};
 
 const TOKENS: &str = "
 [policies.p]
@@ -160,4 +163,21 @@ limits = [{ algorithm = 'calendar', limit = 5, period = 'day', timezone = 'Asia/
     assert_eq!((&limit["timezone"], &limit["zone_data"]), (&json!("Asia/Tokyo"), &json!("2026a")));
     // the last midnight of Tokyo before the data end
     assert_eq!(limit["last_boundary_us"], 4_102_412_400_000_000_u64);
+}
+
+#[test]
+fn only_a_request_that_reserves_may_have_a_reservation_if_its_outcome_is_unknown() {
+    let leases = "[policies.jobs]
+limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '30s' }]";
+    let server = Server::new(&std::format!("{TOKENS}\n{leases}"));
+    let units = |line, body: &str| {
+        let mut exchange = sent(&server.policies, &Access::OPEN, ("POST", line), &[]);
+        exchange.body(Ok(body.into()), &mut || Some(7));
+        let (_, checks) = planned(exchange).unwrap();
+        let unknown = Outcome::Unavailable("away".into());
+        let held = Reservation::of(&Arc::default(), &checks[0].asked, &unknown);
+        held.map(|held| held.meter.finish(AnswerEnd::CutOff))
+    };
+    assert_eq!(units("/v1/reservations", &about(",\"cost\":30")), Some(30));
+    assert_eq!(units("/v1/check", r#"{"policy":"jobs","key":"k"}"#), None, "it has a lease");
 }

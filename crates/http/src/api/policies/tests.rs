@@ -93,6 +93,7 @@ fn a_wrong_file_changes_nothing_and_the_problem_names_the_place() {
         (&2.into(), &"policies.api.limits[0].limit".into())
     );
     assert!(problem["column"].as_u64().unwrap() > 1, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("expected a whole number"), "{problem}");
     assert_eq!(*revisions, Revisions::default());
 }
 
