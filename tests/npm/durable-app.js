@@ -96,6 +96,20 @@ app.post("/run", async (c) => {
   const ran = await limiter.run(key, async () => (await limiter.peek(key)).remaining);
   return c.json([ran.value, (await limiter.peek(key)).remaining]);
 });
+/** Lets another request ask, and ends before its answer comes: the runtime then cancels it. */
+app.post("/leave", async (c) => {
+  const { lists } = await c.req.json();
+  const limiter = limiterOf(c.env, lists[0].policy);
+  c.env.SELF.fetch("http://self/ask", { method: "POST", body: JSON.stringify(lists) }).catch(() => {});
+  while (limiter.waiting === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  return c.json(null);
+});
+app.post("/waiting", async (c) => {
+  const { policy, closes } = await c.req.json();
+  const limiter = limiterOf(c.env, policy);
+  if (closes) void limiter.close();
+  return c.json(limiter.waiting);
+});
 app.all("/limited/:name", (c, next) => {
   const policy = { limits: [{ algorithm: "fixed_window", limit: 2, period: "1h" }], key: ["header:x-api-key"] };
   return rateLimit(limiterOf(c.env, policy, { prefix: c.req.param("name") }))(c, next);

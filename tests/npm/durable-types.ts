@@ -20,12 +20,13 @@ limiter.check("a", { limits });
 
 rateLimit(limiter, { headers: "draft-7" });
 new DurableLimiter(toml("limits = []"), env.KEYS);
-// @ts-expect-error: no request of a Worker can wait for another one's turn
-limiter.waitFor("a");
+// @ts-expect-error: limits of a call are for a limiter in memory
+limiter.waitFor("a", { limits });
 
 expectTypeOf(Keys).toBeConstructibleWith({}, {});
 expectTypeOf(limiter.check("a", { cost: 1 })).toEqualTypeOf<Promise<Decision>>();
 expectTypeOf(limiter.peek("a")).toEqualTypeOf<Promise<Answer>>();
+expectTypeOf(limiter.waitFor("a", { cost: 1, jitter: 0 })).toEqualTypeOf<Promise<Grant>>();
 expectTypeOf(limiter.explain("a", { cost: 1 })).toEqualTypeOf<Promise<Explanation>>();
 expectTypeOf(limiter.decide("a", { class: "default" })).toEqualTypeOf<Promise<Grant>>();
 expectTypeOf(limiter.run("a", async () => "done")).toEqualTypeOf<Promise<Ran<string>>>();

@@ -57,6 +57,6 @@ export class DurableLimiter {
   constructor(policy: memory.AnyPolicy, objects: Objects, options?: DurableLimiterOptions);
 }
 
-export interface DurableLimiter extends Omit<FarLimiter, "waitFor"> {}
+export interface DurableLimiter extends FarLimiter {}
 
 export default DurableLimiter;

@@ -308,6 +308,7 @@ export interface FarLimiter extends AsyncLimiter<Options> {
   peek(key: string, request?: Request): Promise<Answer>;
   explain(key: string, request?: Request): Promise<Explanation>;
   decide(key: string, request?: Request): Promise<Grant>;
+  waitFor(key: string, options?: Omit<memory.WaitOptions, "limits">): Promise<Grant>;
   acquire(key: string, request?: Request): Promise<HeldGrant>;
   run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<Request, "now">): Promise<Ran<T>>;
   reserve(key: string, request?: memory.ReserveRequest): Promise<Reservation>;
@@ -360,8 +361,6 @@ export class RedisLimiter {
   constructor(policy: memory.AnyPolicy, client: IoRedis | NodeRedis | UpstashRedis, options?: RedisLimiterOptions);
 }
 
-export interface RedisLimiter extends FarLimiter {
-  waitFor(key: string, options?: Omit<memory.WaitOptions, "limits">): Promise<Grant>;
-}
+export interface RedisLimiter extends FarLimiter {}
 
 export default RedisLimiter;

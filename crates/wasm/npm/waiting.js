@@ -11,14 +11,23 @@ import { clock } from "./input.js";
  * @typedef {{ ask: (now: number) => G | Promise<G>, look: () => Said | Promise<Said> }} Asking
  */
 /**
+ * Lets a request act in its own context until it is settled, and calls `tick` there each second: no request of a Worker can do so for
+ * another one, and one that is cancelled never says so. Returns what makes it act.
+ *
+ * @typedef {(settled: Promise<unknown>, tick: () => void) => (act: () => void) => void} Attend
+ */
+/**
  * @typedef {object} Waiter
  * @property {string} key
- * @property {Asking<any>["ask"]} ask
+ * @property {Asking<any>} asking
  * @property {(said: any) => void} resolve
  * @property {(error: unknown) => void} reject
  * @property {number} jitter
  * @property {Signal | undefined} signal
  * @property {boolean} isCounted whether it was refused, or has looked
+ * @property {boolean} isAsking whether the answer to its question is still to come
+ * @property {ReturnType<Attend> | undefined} act
+ * @property {number} seenUs when it last ticked
  */
 /** @typedef {{ waiters: Set<Waiter>, abort: () => void }} Listening */
 /**
@@ -27,7 +36,6 @@ import { clock } from "./input.js";
  * @property {ReturnType<typeof setTimeout> | undefined} timer
  * @property {number} dueUs when the first request passes
  * @property {number} waitUs how long it waits until then
- * @property {boolean} isAsking whether the answer to its question is still to come
  * @property {boolean} isWoken whether units may have come back since it asked
  */
 
@@ -38,6 +46,8 @@ const LATE_US = 100_000;
 const UNKNOWN_WAIT_US = 1_000_000;
 /** A limiter whose units others may give back asks again after this. */
 export const LOOK_AGAIN_US = 1_000_000;
+/** A request that has not ticked for so long was cancelled. */
+const GONE_US = 3_000_000;
 
 /**
  * The requests that wait, by key. Only the first one of a key has a timer.
@@ -55,6 +65,7 @@ export class Waiting {
   #signals = new Map();
   #most;
   #lookAgainUs;
+  #attend;
   #count = 0;
   /** @type {unknown} */
   #closed;
@@ -62,10 +73,12 @@ export class Waiting {
   /**
    * @param {number} most
    * @param {number} [lookAgainUs] how long the first request waits at most until it asks again, because others may give units back
+   * @param {Attend} [attend]
    */
-  constructor(most, lookAgainUs = Infinity) {
+  constructor(most, lookAgainUs = Infinity, attend = undefined) {
     this.#most = most;
     this.#lookAgainUs = lookAgainUs;
+    this.#attend = attend;
   }
 
   /**
@@ -78,17 +91,71 @@ export class Waiting {
    * @param {Pick<WaitOptions, "signal" | "jitter">} options
    * @returns {Promise<G>}
    */
-  wait(key, { ask, look }, { signal, jitter = 0.1 }) {
-    return new Promise((resolve, reject) => {
+  wait(key, asking, { signal, jitter = 0.1 }) {
+    /** @type {Waiter | undefined} */
+    let waiter;
+    const settled = new Promise((resolve, reject) => {
       if (signal?.aborted) throw signal.reason;
-      const waiter = { key, ask, resolve, reject, jitter, signal, isCounted: false };
-      const queue = this.#queues.get(key);
-      if (queue === undefined) return this.#begin(waiter);
-      const looked = look();
-      if (!(looked instanceof Promise)) this.#stay(waiter, looked);
-      this.#enqueue(queue, waiter);
-      if (looked instanceof Promise) void this.#stayOnceKnown(queue, waiter, looked);
+      const seenUs = this.#attend === undefined ? Infinity : clock();
+      waiter = { key, asking, resolve, reject, jitter, signal, isCounted: false, isAsking: false, act: undefined, seenUs };
+      this.#join(waiter);
     });
+    if (waiter !== undefined) waiter.act = this.#attend?.(settled, () => this.#tick(/** @type {Waiter} */ (waiter)));
+    return settled;
+  }
+
+  /** @type {(waiter: Waiter) => void} */
+  #join(waiter) {
+    this.#dropGone(this.#queues.get(waiter.key));
+    const queue = this.#queues.get(waiter.key);
+    if (queue === undefined) return this.#begin(waiter);
+    const looked = waiter.asking.look();
+    if (!(looked instanceof Promise)) this.#stay(waiter, looked);
+    this.#enqueue(queue, waiter);
+    if (looked instanceof Promise) void this.#stayOnceKnown(queue, waiter, looked);
+  }
+
+  /**
+   * Takes note that the caller of a request is still there, and lets the next request ask if that of the first one is not.
+   *
+   * @type {(waiter: Waiter) => void}
+   */
+  #tick(waiter) {
+    const { key, seenUs } = waiter;
+    waiter.seenUs = clock();
+    const queue = this.#queues.get(key);
+    if (!queue?.waiters.has(waiter)) return this.#rejoin(waiter);
+    if (waiter.seenUs - seenUs > GONE_US / 2) return; // the isolate stood still, and with it the other requests
+    const [first] = queue.waiters;
+    this.#dropGone(queue);
+    if (!queue.waiters.has(first)) this.#next(key, queue);
+  }
+
+  /**
+   * Lets a request wait that was taken for gone.
+   *
+   * @type {(waiter: Waiter) => void}
+   */
+  #rejoin(waiter) {
+    if (waiter.isAsking) return; // until its answer has come
+    try {
+      this.#join(waiter);
+    } catch (error) {
+      waiter.reject(error);
+    }
+  }
+
+  /**
+   * Lets the first requests leave that are gone.
+   *
+   * @type {(queue: Queue | undefined) => void}
+   */
+  #dropGone(queue) {
+    const gone = clock() - GONE_US;
+    for (const waiter of queue?.waiters ?? []) {
+      if (waiter.seenUs >= gone) return;
+      this.#leave(waiter.key, /** @type {Queue} */ (queue), waiter);
+    }
   }
 
   /**
@@ -97,7 +164,7 @@ export class Waiting {
    * @type {(waiter: Waiter) => void}
    */
   #begin(waiter) {
-    const queue = { waiters: new Set(), timer: undefined, dueUs: 0, waitUs: 0, isAsking: false, isWoken: false };
+    const queue = { waiters: new Set(), timer: undefined, dueUs: 0, waitUs: 0, isWoken: false };
     this.#enqueue(queue, waiter);
     this.#queues.set(waiter.key, queue);
     this.#serve(waiter.key, queue, clock());
@@ -117,6 +184,7 @@ export class Waiting {
   #stay(waiter, said) {
     this.#requireWait(waiter, said);
     if (waiter.isCounted) return;
+    if (this.#count >= this.#most) for (const queue of [...this.#queues.values()]) this.#dropGone(queue);
     if (this.#count >= this.#most) {
       throw coded("TOO_MANY_WAITERS", `expected at most ${this.#most} waiting requests, found one more`);
     }
@@ -132,7 +200,7 @@ export class Waiting {
   async #stayOnceKnown(queue, waiter, looked) {
     const [said] = await Promise.allSettled([looked]);
     const [first] = queue.waiters;
-    if (!queue.waiters.has(waiter) || (waiter === first && queue.isAsking)) return;
+    if (!queue.waiters.has(waiter) || waiter.isAsking) return;
     try {
       if (said.status === "rejected") throw said.reason;
       this.#stay(waiter, said.value);
@@ -160,7 +228,7 @@ export class Waiting {
    */
   wake(key) {
     const queue = this.#queues.get(key);
-    if (queue !== undefined) this.#serve(key, queue, clock());
+    if (queue !== undefined) this.#next(key, queue);
   }
 
   wakeAll() {
@@ -176,28 +244,43 @@ export class Waiting {
     this.#closed = error;
     for (const [key, queue] of [...this.#queues]) {
       clearTimeout(queue.timer);
-      for (const waiter of [...queue.waiters].slice(queue.isAsking ? 1 : 0)) this.#leave(key, queue, waiter).reject(error);
+      for (const waiter of [...queue.waiters].filter(({ isAsking }) => !isAsking)) this.#leave(key, queue, waiter).reject(error);
     }
   }
 
   /** The requests that wait without asking. */
   get size() {
     let asking = 0;
-    for (const { isAsking, waiters: [first] } of this.#queues.values()) if (isAsking && first.isCounted) asking++;
+    for (const { waiters: [first] } of this.#queues.values()) if (first.isAsking && first.isCounted) asking++;
     return this.#count - asking;
+  }
+
+  /**
+   * Lets the first request ask, in its own context if it has one.
+   *
+   * @type {(key: string, queue: Queue) => void}
+   */
+  #next(key, queue) {
+    const [first] = queue.waiters;
+    if (first?.act === undefined) return this.#serve(key, queue, clock());
+    first.act(() => {
+      if (queue.waiters.values().next().value === first) this.#serve(key, queue, clock());
+    });
   }
 
   /** @type {(key: string, queue: Queue, now: number) => void} */
   #serve(key, queue, now) {
     clearTimeout(queue.timer);
-    if (queue.isAsking) {
+    queue.timer = undefined;
+    const [first] = queue.waiters;
+    if (first?.isAsking) {
       queue.isWoken = true;
       return;
     }
     for (const waiter of queue.waiters) {
       let said;
       try {
-        said = waiter.ask(now);
+        said = waiter.asking.ask(now);
         if (said instanceof Promise) return void this.#serveOnceKnown(key, queue, waiter, said);
         if (!this.#answer(key, queue, waiter, said)) return;
       } catch (error) {
@@ -208,16 +291,21 @@ export class Waiting {
 
   /** @type {(key: string, queue: Queue, waiter: Waiter, asked: Promise<Said>) => Promise<void>} */
   async #serveOnceKnown(key, queue, waiter, asked) {
-    queue.isAsking = true;
+    waiter.isAsking = true;
+    const [heard] = await Promise.allSettled([asked]);
+    waiter.isAsking = false;
+    const isRefused = heard.status === "fulfilled" && !heard.value.allowed;
+    if (isRefused && !queue.waiters.has(waiter)) return this.#rejoin(waiter);
     let isNext = true;
     try {
-      isNext = this.#answer(key, queue, waiter, await asked);
+      if (heard.status === "rejected") throw heard.reason;
+      isNext = this.#answer(key, queue, waiter, heard.value);
     } catch (error) {
       this.#leave(key, queue, waiter).reject(error);
     }
     isNext ||= queue.isWoken;
-    [queue.isAsking, queue.isWoken] = [false, false];
-    if (isNext) this.#serve(key, queue, clock());
+    queue.isWoken = false;
+    if (isNext) this.#next(key, queue);
   }
 
   /**
@@ -245,7 +333,10 @@ export class Waiting {
     queue.dueUs = atUs + queue.waitUs;
     const wait = Math.max(1, (queue.dueUs - clock()) / 1000);
     const late = Math.floor(wait * jitter * Math.random());
-    queue.timer = setTimeout(() => this.#serve(key, queue, this.#turnOf(queue)), Math.min(Math.ceil(wait) + late, LONGEST_TIMER_MS));
+    const timer = setTimeout(() => {
+      if (queue.timer === timer) this.#serve(key, queue, this.#turnOf(queue)); // a Worker does not end a timer of another request
+    }, Math.min(Math.ceil(wait) + late, LONGEST_TIMER_MS));
+    queue.timer = timer;
   }
 
   /**
@@ -298,7 +389,7 @@ export class Waiting {
     for (const waiter of [...(this.#signals.get(signal)?.waiters ?? [])]) {
       const queue = /** @type {Queue} */ (this.#queues.get(waiter.key));
       const [first] = queue.waiters;
-      if (waiter === first && queue.isAsking) continue; // it leaves once its answer has come
+      if (waiter.isAsking) continue; // it leaves once its answer has come
       if (waiter === first) next.add(waiter.key); // the next one may need less
       this.#leave(waiter.key, queue, waiter).reject(signal.reason);
     }
@@ -307,9 +398,10 @@ export class Waiting {
 
   /** @type {(key: string, queue: Queue, waiter: Waiter) => Waiter} */
   #leave(key, queue, waiter) {
+    if (!queue.waiters.delete(waiter)) return waiter; // it was taken for gone
     if (waiter.signal !== undefined) this.#unlisten(waiter.signal, waiter);
     if (waiter.isCounted) this.#count--;
-    queue.waiters.delete(waiter);
+    waiter.isCounted = false;
     if (queue.waiters.size === 0) {
       clearTimeout(queue.timer);
       this.#queues.delete(key);

@@ -32,10 +32,11 @@ export class FarLimiter {
    */
   #keyHeaders;
   /** The requests of `waitFor`. */
-  #waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US);
+  #waiting;
 
-  /** @param {import("../index.js").AnyPolicy} policy @param {Make} make @param {Carry} carry */
-  constructor(policy, make, carry) {
+  /** @param {import("../index.js").AnyPolicy} policy @param {Make} make @param {Carry} carry @param {import("../waiting.js").Attend} [attend] */
+  constructor(policy, make, carry, attend) {
+    this.#waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US, attend);
     this.#desk = new Desk(policy, make, carry);
     const native = this.#desk.inUse();
     this.#defaultCost = native.defaultCost();

@@ -1,7 +1,7 @@
 // The limiter whose states are in Durable Objects of the Worker that it runs in.
 import { NativeAuthority as Native } from "#native";
 
-import { coded } from "../errors.js";
+import { attend } from "../attending.js";
 import { FarLimiter } from "../far/limiter.js";
 import { farOptions } from "../far/options.js";
 import { wrongType } from "../input.js";
@@ -16,11 +16,6 @@ export class DurableLimiter extends FarLimiter {
     const { name, prefix, deadlineUs } = farOptions(options, "5s");
     /** @type {import("../far/desk.js").Make} */
     const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, undefined, false);
-    super(policy, make, (native, heard) => new ObjectsCarrier(native, objects, deadlineUs, heard));
-  }
-
-  /** @returns {Promise<never>} */
-  async waitFor() {
-    throw coded("INVALID_REQUEST", "`waitFor`: expected a `Limiter`, a `RedisLimiter` or a `RemoteLimiter`, because no request of a Worker can wait for another one's turn");
+    super(policy, make, (native, heard) => new ObjectsCarrier(native, objects, deadlineUs, heard), attend);
   }
 }

@@ -1,4 +1,5 @@
 // A limiter that asks a server: the Worker, or `tidegate serve`. It checks what it is given, and sends it over the HTTP API.
+import { attend } from "../attending.js";
 import * as calls from "../call.js";
 import { certain, closed, coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
@@ -27,7 +28,7 @@ export class RemoteLimiter {
   /** The number of calls under way. */
   #count = 0;
   /** The requests of `waitFor`. */
-  #waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US);
+  #waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US, IS_WORKER ? attend : undefined);
   /** @type {Promise<void> | undefined} */
   #closed;
   #onDrained = () => {};
@@ -374,6 +375,9 @@ function until(signal, begin) {
     begin().then(resolve, reject).finally(() => signal.removeEventListener("abort", end));
   });
 }
+
+/** Whether this is a Cloudflare Worker, whose requests have a context each. */
+const IS_WORKER = globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
 /** A name that nobody can guess. */
 const unguessable = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
