@@ -261,6 +261,13 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         assert!(open.get("degraded").as_str().unwrap().contains(reason));
         assert_eq!(served.api.get("/v1/gate?policy=open&key=k", &[]).status, 204);
         assert_eq!(served.api.check("day", "other", 1, None).get("allowed"), true);
+        // only what these limits wrote themselves is replaced by a reset
+        let is_own = ["bytes, found 1", "bytes, found 20", "no more than these limits can grant"];
+        let is_own = is_own.contains(&reason);
+        let reset = served.api.delete("/v1/keys/open/k");
+        assert_eq!(reset.status, if is_own { 200 } else { 503 }, "{bytes}: {reset:?}");
+        let next = served.api.check("open", "k", 1, None);
+        assert_eq!(next.get("degraded").is_null(), is_own, "{bytes}: {next:?}");
     }
 }
 

@@ -202,6 +202,12 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
         }
         let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
         assert!(ttl > 0, "the store took the time to live away");
+        let (key, is_own) = (on(&policy, "k"), bytes.first() == good.first());
+        for store in [&warm, &cold] {
+            let reset = store.operate(&key, NOW, Operation::Reset(Depth::Whole)).await;
+            assert_eq!(reset.is_ok(), is_own, "{bytes:?}: {reset:?}");
+            assert_eq!(store.operate(&key, NOW, 3).await.is_ok(), is_own, "{bytes:?}");
+        }
     }
 }
 

@@ -61,6 +61,7 @@ use tidegate_core::{Micros, Timestamp};
 use self::ahead::Prepaid;
 use self::record_state::{Holds, RecordState};
 use crate::decide::{Limits, Verdict};
+use crate::key::Depth;
 use crate::limit::{Operation, OperationError};
 use crate::policy::{Policy, Resolved, Rule};
 use crate::state::KeyState;
@@ -259,7 +260,11 @@ impl Transaction {
         for slot in &joined.slots {
             self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.carry_over(now));
         }
-        let mut state = self.gather(joined, limits)?;
+        let reset = match operation {
+            Operation::Reset(depth) => Some(*depth),
+            _ => None,
+        };
+        let mut state = self.gather(joined, limits, reset)?;
         let is_fresh = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
             limits.split(&state.words).map(|(_, words)| is_fresh(words)).collect();
@@ -417,12 +422,24 @@ impl Transaction {
             .saturating_add(self.by_name.capacity().saturating_mul(size_of::<usize>()))
     }
 
-    /// The state of an operation's key.
-    fn gather(&self, joined: &KeySlots, limits: &Limits) -> Result<KeyState, TransactionError> {
+    /// The state of an operation's key. A `reset` from a depth on needs no words that these limits wrote and cannot read. All other
+    /// bytes stay: a newer version or other limits may have written them.
+    fn gather(
+        &self,
+        joined: &KeySlots,
+        limits: &Limits,
+        reset: Option<Depth>,
+    ) -> Result<KeyState, TransactionError> {
         let mut state = KeyState::default();
         for (slot, record) in self.slots_of(joined).zip(limits.records()) {
             match slot.words() {
                 Ok(own) => state.add(record, Some(own)),
+                // an empty value is no state of any version
+                Err(BlobError::Length { found: 1.., .. } | BlobError::Invalid)
+                    if reset.is_some_and(|depth| record.depth() >= depth) =>
+                {
+                    state.add(record, None);
+                }
                 Err(error) => return Err(unreadable(slot, error)),
             }
         }

@@ -145,6 +145,65 @@ fn bytes_that_are_no_state_fail_the_operations_that_need_them_alone() {
 }
 
 #[test]
+fn a_reset_heals_what_its_own_limits_wrote_and_leaves_what_others_may_need() {
+    let asked = resolve(ORG_AND_USER, &["acme/a"]);
+    let reset = Operation::Reset(Depth::of_own("acme/a"));
+    let mut good = Store::new();
+    alone(&mut good, &asked[0], 1);
+    let name = |part: &str| good.keys().find(|name| name.contains(part)).unwrap().clone();
+    let (org, user) = (name("}:"), name("}/a:"));
+    let broken = |change: fn(&mut Vec<u8>)| {
+        let mut bytes = good[&user].clone();
+        change(&mut bytes);
+        bytes
+    };
+    for (bytes, heals) in [
+        (broken(|bytes| bytes.truncate(20)), true),
+        (broken(|bytes| bytes.push(0)), true),
+        (broken(|bytes| bytes[9..17].fill(0xff)), true), // more than the limit grants
+        (broken(|bytes| bytes[0] = 9), false),           // a newer version
+        (broken(|bytes| bytes[1] ^= 1), false),          // of other limits
+        (broken(Vec::clear), false),
+        (b"foreign".to_vec(), false),
+    ] {
+        let mut store = good.clone();
+        store.insert(user.clone(), bytes.clone());
+        let (mut transaction, joined) = load(&store, &asked);
+        assert!(transaction.operate(&joined[0], Timestamp(8), &1.into()).is_err(), "{bytes:?}");
+        let healed = transaction.operate(&joined[0], Timestamp(8), &reset);
+        assert_eq!(healed.is_ok(), heals, "{bytes:?}");
+        save(&mut store, &mut transaction);
+        assert_eq!(store[&org], good[&org], "another key needs it");
+        if heals {
+            assert!(!healed.unwrap().is_settled, "{bytes:?}");
+            let next = alone(&mut store, &asked[0], 2).verdict.decision;
+            assert!(next.is_allowed(), "{bytes:?}: it begins afresh");
+        } else {
+            assert_eq!(store[&user], bytes);
+            let check = transaction.operate(&joined[0], Timestamp(9), &1.into());
+            assert!(check.is_err(), "a reset that fails changes nothing: {bytes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_heals_no_record_that_other_keys_share() {
+    let asked = resolve(ORG_AND_USER, &["acme/a"]);
+    let mut store = Store::new();
+    alone(&mut store, &asked[0], 1);
+    store
+        .iter_mut()
+        .filter(|(name, _)| name.contains("}:"))
+        .for_each(|(_, bytes)| bytes.truncate(20));
+    let before = store.clone();
+    let (mut transaction, joined) = load(&store, &asked);
+    let reset = Operation::Reset(Depth::of_own("acme/a"));
+    assert!(transaction.operate(&joined[0], Timestamp(8), &reset).is_err());
+    save(&mut store, &mut transaction);
+    assert_eq!(store, before);
+}
+
+#[test]
 fn an_operation_that_cannot_be_done_changes_nothing() {
     let policy = "limits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' },
                             { algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]";
