@@ -141,21 +141,49 @@ test("an explanation names the limit and the rate or gap", () => {
   assert.equal(limiter.size, 2, "an explanation makes no state");
 });
 
-test("spans are numbers of microseconds or texts", () => {
+test("a span is a text, and only 0 needs no unit", () => {
   const limiter = five();
-  for (const [span, us] of [["1.5s", 1_500_000], ["4 s", 4 * SECOND], ["1m30s", 90 * SECOND], [7, 7]]) {
+  for (const [span, us] of [["1.5s", 1_500_000], ["4 s", 4 * SECOND], ["1m30s", 90 * SECOND], ["7us", 7]]) {
     limiter.block("a", span, { now });
     assert.equal(limiter.check("a", { now }).retryAfterUs, us, `${span}`);
   }
   for (const [span, message] of [
     ["1.5", /^`span`: expected a span of time in whole microseconds.*; found "1\.5"$/], ["", /found ""$/],
-    [-1, /^`span`: expected a whole number/], [0.5, /found 0\.5$/], [undefined, /expected a number or a string, found undefined$/],
+    [60_000, /^`span`: expected a span such as "60s", found 60000 \(a number\)$/], [-1, /found -1 \(a number\)$/], [undefined, /expected a span such as "60s", found undefined$/],
     [5n, /found a bigint$/], ["\ud800", /lone surrogate/], ["9".repeat(1_001), /at most 1000 characters/],
   ]) {
     assert.throws(() => limiter.block("a", span, { now }), { name: "ArgumentError", code: "INVALID_REQUEST", message });
   }
   limiter.block("a", 0, { now });
   assert.equal(limiter.check("a", { now }).allowed, true);
+});
+
+test("the spans of calls are those of a policy", () => {
+  const texts = ["9007199254740991us", "9007199254740992us", "0s", "00.5ms", "1.0000000000000000000s", "1.00000000000000000000s", "18446744073709551616us", ".5s", "1.s", "1s ", " 1s", "1 s 2ms", "1.5s2ms", "1S", "1min1m", "104249d", "104250d"];
+  const pick = (among, seed) => among[Math.floor(seed % 1 * among.length)];
+  for (let i = 1; i < 4_000; i++) {
+    const parts = Array.from({ length: 1 + i % 3 }, (_, place) => {
+      const seed = (salt) => Math.abs(Math.sin(i * 12.9898 + place * 78.233 + salt)) * 43_758.5453;
+      return `${pick(["", "0", "1", "15", "007", "2.5", "0.25", "1.5.2", "3.", "90071992547409"], seed(1))}${pick(["", "", "", " ", "  "], seed(2))}${pick(["d", "h", "m", "min", "s", "ms", "us", "µs", "w", ""], seed(3))}${pick(["", "", " "], seed(4))}`;
+    });
+    texts.push(parts.join(""), parts.slice(0, 1).join("").trim());
+  }
+  const outcome = (call) => {
+    try {
+      return call();
+    } catch ({ message }) {
+      return message.slice(message.indexOf("expected"));
+    }
+  };
+  let read = 0;
+  for (const text of new Set(texts)) {
+    const window = outcome(() => new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: text, start: "first" }] }).check("a", { now: 0 }).resetAfterUs);
+    const limiter = five();
+    const block = outcome(() => limiter.block("a", text, { now: 0 }).retryAfterUs);
+    if (typeof window === "number") read++;
+    assert.equal(block, window, JSON.stringify(text));
+  }
+  assert.ok(read > 100, `${read} spans`);
 });
 
 test("a window that starts at the first request ends one period later", () => {

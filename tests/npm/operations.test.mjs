@@ -91,7 +91,7 @@ test("a denied key is told apart from a refusal", () => {
   assert.deepEqual(limiter.refund("bad", 1, { now: NOW }), listed);
   assert.equal(limiter.explain("bad", { now: NOW }).denied, true);
   assert.equal(limiter.check("bad", { now: NOW, limits: [bucket] }).denied, true, "under limits of the call, too");
-  limiter.block("blocked", never, { now: NOW });
+  limiter.block("blocked", `${never}us`, { now: NOW });
   limiter.check("a", { now: NOW });
   for (const [key, allowed] of [["good", true], ["a", false], ["blocked", false], ["new", true]]) {
     for (const answer of [limiter.peek(key, { now: NOW, cost: 1 }), limiter.check(key, { now: NOW })]) {
@@ -380,17 +380,17 @@ test("units come back, a key starts afresh, a key is blocked", () => {
   limiter.check("a", { cost: capacity, now: NOW });
   assert.equal(limiter.refund("a", 1, { now: NOW }).remaining, 1);
   assert.equal(limiter.reset("a", { now: NOW }).remaining, capacity);
-  const blocked = limiter.block("a", 5 * SECOND, { now: NOW });
+  const blocked = limiter.block("a", "5s", { now: NOW });
   assert.deepEqual([blocked.allowed, blocked.remaining, blocked.retryAfterUs], [false, 0, 5 * SECOND]);
   assert.equal(limiter.peek("a", { now: NOW }).allowed, false);
   assert.equal(limiter.check("a", { cost: 0, now: NOW }).allowed, false);
   assert.equal(limiter.check("a", { cost: 1, now: NOW + SECOND }).retryAfterUs, 4 * SECOND);
   assert.equal(limiter.check("b", { cost: 1, now: NOW + SECOND }).allowed, true);
   assert.equal(limiter.check("a", { cost: 1, now: NOW + 5 * SECOND }).allowed, true);
-  limiter.block("a", 5 * SECOND, { now: NOW + 5 * SECOND });
+  limiter.block("a", "5s", { now: NOW + 5 * SECOND });
   limiter.block("a", 0, { now: NOW + 5 * SECOND });
   assert.equal(limiter.peek("a", { cost: 1, now: NOW + 6 * SECOND }).allowed, true);
-  for (const call of [() => limiter.refund("a", 0, { now: NOW }), () => limiter.block("a", -1, { now: NOW }), () => limiter.block("a", 0.5, { now: NOW })]) {
+  for (const call of [() => limiter.refund("a", 0, { now: NOW }), () => limiter.block("a", -1, { now: NOW }), () => limiter.block("a", 60_000, { now: NOW })]) {
     assert.throws(call, { name: "ArgumentError", code: "INVALID_REQUEST" });
   }
   assert.throws(() => limiter.block("a", undefined, { now: NOW }), { name: "ArgumentError", code: "INVALID_REQUEST" });

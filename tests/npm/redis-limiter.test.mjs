@@ -98,7 +98,7 @@ for (const [name, policy] of Object.entries(POLICIES)) {
       const pick = random(name.length);
       const codes = new Set();
       for (let step = 0, now = NOW; step < 400; step++, now += pick(3) * SECOND) {
-        const [key, cost, lease, span] = [KEYS[pick(KEYS.length)], pick(7), `lease-${pick(4)}`, pick(2) * SECOND];
+        const [key, cost, lease, span] = [KEYS[pick(KEYS.length)], pick(7), `lease-${pick(4)}`, [0, "1s"][pick(2)]];
         const call = [
           (limiter) => limiter.check(key, { cost, now }),
           (limiter) => limiter.decide(key, { cost, lease, now }),
@@ -157,7 +157,7 @@ test("the constructor refuses what is no policy, no client and no option", () =>
   ]) {
     assert.throws(() => new RedisLimiter(policy, client), { code: "INVALID_OPTION", message: new RegExp(`^\`client\`: expected a client of .*; found ${found}$`) });
   }
-  for (const options of [{ deadline: 999 }, { deadline: "2h" }, { prefix: 7 }, { deadlines: 1 }, { policy: 7 }]) {
+  for (const options of [{ deadline: "999us" }, { deadline: 250 }, { deadline: "2h" }, { prefix: 7 }, { deadlines: 1 }, { policy: 7 }]) {
     assert.throws(() => new RedisLimiter(policy, io, options), { name: "ArgumentError" });
   }
 });

@@ -28,7 +28,7 @@ limits = [{ algorithm = "fixed_window", limit = 1000, period = "36500d" }]
 reservations = {}
 `;
 const env = { TIDEGATE_TOKEN: TOKEN, TIDEGATE_ADMIN_TOKEN: TOKEN };
-const of = (url, options) => new RemoteLimiter({ url, policy: "p", token: TOKEN, deadlineMs: 100, ...options });
+const of = (url, options) => new RemoteLimiter({ url, policy: "p", token: TOKEN, deadline: "100ms", ...options });
 
 /** A host that ends with its test, also if that fails. */
 async function start(t, options) {
@@ -94,14 +94,14 @@ test("the server dies, and another one starts", async (t) => {
 test("a call ends with the caller's signal", async (t) => {
   const { host, url } = await start(t);
   host.kill("SIGSTOP");
-  const limiter = of(url, { deadlineMs: 60_000, onError: "open" });
+  const limiter = of(url, { deadline: "1m", onError: "open" });
   const [ending, why] = [new AbortController(), "the caller's signal has ended the call"];
   const asked = [limiter.check("a", { signal: ending.signal }), limiter.peek("a", { signal: ending.signal }), limiter.reserve("a", { signal: ending.signal, id: "x" })];
   const other = limiter.check("b");
   ending.abort();
   for (const answer of await Promise.all(asked)) assert.deepEqual([answer.allowed, answer.degraded], [true, why]);
   assert.equal((await limiter.check("a", { signal: ending.signal })).degraded, why);
-  await assert.rejects(limiter.block("a", 1, { signal: AbortSignal.timeout(20) }), { code: "UNAVAILABLE", message: why });
+  await assert.rejects(limiter.block("a", "1s", { signal: AbortSignal.timeout(20) }), { code: "UNAVAILABLE", message: why });
   host.kill("SIGCONT");
   assert.equal((await other).degraded, undefined, "what shared its call has its answer");
   await assert.rejects(limiter.check("a", { signal: {} }), { code: "INVALID_REQUEST" });
@@ -207,7 +207,7 @@ for (const [what, answer] of Object.entries(HOSTILE)) {
       request.resume();
       (isHostile && request.url !== "/granted" ? answer : json(decision))(request, response);
     }));
-    const options = what === "100 MB" || what === "deep JSON" ? { deadlineMs: 20_000 } : {};
+    const options = what === "100 MB" || what === "deep JSON" ? { deadline: "20s" } : {};
     const [closed, open] = ["closed", "open"].map((onError) => of(url, { ...options, onError }));
     const found = await closed.decide("a");
     assert.deepEqual([found.allowed, typeof found.degraded, found.remaining], [false, "string", undefined], found.degraded);

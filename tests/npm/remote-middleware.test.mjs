@@ -37,7 +37,7 @@ limits = [{ algorithm = "utilization" }]
 const env = { TIDEGATE_TOKEN: "secret" };
 const host = await startHost(POLICIES, { env });
 after(() => host.stop());
-const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "secret", deadlineMs: 30_000, ...options });
+const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "secret", deadline: "30s", ...options });
 const FIELDS = ["ratelimit", "ratelimit-policy", "retry-after", "content-type", "cache-control"];
 
 /** What a server answers to a user, without spans and times. */

@@ -7,7 +7,7 @@ import { metering, type Admission, type Metering } from "tidegate";
 import { RedisLimiter } from "tidegate/redis";
 import { rateLimit } from "tidegate/express";
 
-const limiter = new RemoteLimiter({ url: "https://limiter.example", policy: "api", token: "secret", deadlineMs: 100, onError: "open", fetch });
+const limiter = new RemoteLimiter({ url: "https://limiter.example", policy: "api", token: "secret", deadline: "100ms", onError: "open", fetch });
 new RemoteDefault({ url: "https://limiter.example", policy: "api", fetch: async (url, init) => fetch(url, { ...init, cache: "no-store" }) });
 expectTypeOf(metering).toEqualTypeOf<Metering>();
 rateLimit(new RemoteLimiter({ url: "https://limiter.example", policy: "tokens", metering }), { key: (request) => request.get("x-user"), actual: { field: "used" } });
@@ -39,8 +39,10 @@ expectTypeOf(limiter.waitFor("a", { cost: 1, jitter: 0, signal })).toExtend<Prom
 limiter.waitFor("a", { limits: [] });
 // @ts-expect-error: a function is needed
 limiter.run("a");
-// @ts-expect-error: no server reads it, so it is in milliseconds
-new RemoteLimiter({ url: "https://limiter.example", policy: "api", deadline: "1s" });
+// @ts-expect-error: a number would not say its unit
+new RemoteLimiter({ url: "https://limiter.example", policy: "api", deadline: 100 });
+// @ts-expect-error: nor would one here
+limiter.block("a", 60_000);
 expectTypeOf(limiter.renew("a", "lease", { count: 1, signal })).toEqualTypeOf<Promise<HeldAnswer>>();
 expectTypeOf(limiter.release("a", "lease", { signal })).toEqualTypeOf<Promise<HeldAnswer>>();
 expectTypeOf(limiter.budget("a", "lease", { wants: 1 })).toEqualTypeOf<Promise<HeldAnswer>>();

@@ -23,7 +23,7 @@ limits = [{ algorithm = "fixed_window", limit = 1, period = "36500d" }]
 reservations = {}
 `);
 after(() => host.stop());
-const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "admin", deadlineMs: 30_000, ...options });
+const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "admin", deadline: "30s", ...options });
 
 /** Lets the event loop turn until what has come was read. */
 async function settled() {

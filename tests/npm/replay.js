@@ -37,6 +37,9 @@ function refusal(error) {
   return { error: `urn:tidegate:${code.toLowerCase().replaceAll("_", "-")}` };
 }
 
+/** The API takes a number of microseconds, too. */
+const span = (given) => (typeof given === "number" ? `${given}us` : given);
+
 function ask(limiter, key, operation, now) {
   const [[call, given], ...others] = Object.entries(operation);
   same(others, [], "operations beside the first");
@@ -44,11 +47,11 @@ function ask(limiter, key, operation, now) {
   switch (call) {
     case "check": return limiter.decide(key, { ...camel(given), now });
     case "peek": return limiter.peek(key, { ...camel(given), now });
-    case "reserve": return limiter.reserve(key, { ...fields, now });
+    case "reserve": return limiter.reserve(key, { ...fields, timeToLive: span(fields.timeToLive), now });
     case "commit": return limiter.commit(key, fields.id, fields.actual, { now });
     case "refund": return limiter.refund(key, given.units, { now });
     case "reset": return limiter.reset(key, { now });
-    case "block": return limiter.block(key, given.for, { now });
+    case "block": return limiter.block(key, span(given.for), { now });
     case "renew": return limiter.renew(key, lease, { ...fields, now });
     case "release": return limiter.release(key, lease, { now });
     case "budget": return limiter.budget(key, lease, { ...fields, now });

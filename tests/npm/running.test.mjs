@@ -42,7 +42,7 @@ limits = [{ algorithm = "fixed_window", limit = 5, period = "1h" }]
 `);
 after(() => host.stop());
 /** The server has a clock of its own. */
-const remote = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "secret", deadlineMs: 30_000, ...options });
+const remote = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "secret", deadline: "30s", ...options });
 
 /** Mocks the clock and the timers. */
 function mocked(t) {

@@ -112,7 +112,7 @@ expectTypeOf<Omit<CheckOptions, keyof Options>>().toEqualTypeOf<{ cost?: number 
 expectTypeOf<Omit<Request, keyof Options>>().toEqualTypeOf<{ cost?: number; class?: string; lease?: string; signalPpm?: number; draw?: number }>();
 expectTypeOf<Omit<WaitOptions, keyof Request>>().toEqualTypeOf<{ signal?: Signal; jitter?: number }>();
 expectTypeOf<AbortSignal>().toExtend<Signal>();
-expectTypeOf<Span>().toEqualTypeOf<number | string>();
+expectTypeOf<Span>().toEqualTypeOf<string>();
 
 // every call of a limiter
 
@@ -149,7 +149,7 @@ expectTypeOf(limiter.refund).toEqualTypeOf<(key: string, units: number, options?
 expectTypeOf(limiter.reset).toEqualTypeOf<(key: string, options?: Options) => Answer>();
 expectTypeOf(limiter.resetAll).toEqualTypeOf<() => void>();
 expectTypeOf(limiter.set).toEqualTypeOf<(key: string, used: number, options?: Options) => Answer>();
-expectTypeOf(limiter.block).toEqualTypeOf<(key: string, span: Span, options?: Options) => Answer>();
+expectTypeOf(limiter.block).toEqualTypeOf<(key: string, span: Span | 0, options?: Options) => Answer>();
 expectTypeOf(limiter.report).toEqualTypeOf<(key: string, report: Report & Options) => Answer>();
 expectTypeOf(limiter.dump).returns.toExtend<Uint8Array>();
 expectTypeOf(limiter.restore).toEqualTypeOf<(dump: ArrayBuffer | ArrayBufferView) => void>();

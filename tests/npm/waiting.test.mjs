@@ -107,7 +107,7 @@ test("a request that cannot pass, or one too many, is rejected at once", async (
   const limiter = new Limiter({ ...ONE_PER_SECOND, deny: ["bad"] }, { maxWaiters: 2 });
   await assert.rejects(limiter.waitFor("bad"), { name: "LimiterError", code: "NEVER_GRANTED" });
   const stop = new AbortController();
-  limiter.block("blocked", Number.MAX_SAFE_INTEGER);
+  limiter.block("blocked", `${Number.MAX_SAFE_INTEGER}us`);
   const blocked = limiter.waitFor("blocked", { signal: stop.signal }); // a reset may end the block
   stop.abort();
   await assert.rejects(blocked, { name: "AbortError" });

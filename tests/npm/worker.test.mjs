@@ -217,7 +217,7 @@ test("a Worker asks by `tidegate/remote`", async () => {
     let limiter;
     export default {
       async fetch(request, { TIDEGATE, TIDEGATE_TOKEN: token }) {
-        limiter ??= new RemoteLimiter({ url: "https://tidegate", policy: "tokens", token, deadlineMs: 30_000, fetch: (url, init) => TIDEGATE.fetch(url, init) });
+        limiter ??= new RemoteLimiter({ url: "https://tidegate", policy: "tokens", token, deadline: "30s", fetch: (url, init) => TIDEGATE.fetch(url, init) });
         const ask = ([method, ...given]) => limiter[method](...given).catch(({ code, message }) => ({ code, message }));
         return Response.json(await Promise.all((await request.json()).map(ask)));
       },

@@ -106,7 +106,7 @@ export interface ReserveRequest {
   cost?: number;
   /** The id of the reservation: 1 to 128 bytes of UTF-8. Default: an id that nobody can guess. */
   id?: string;
-  /** For how long the units are held: microseconds, or a span such as `"30s"`. Default, and at most: the policy's `time_to_live`. */
+  /** For how long the units are held. Default, and at most: the policy's `time_to_live`. */
   timeToLive?: Span;
   /** The importance: one of the policy's `classes`. Default: the least important one. */
   class?: string;
@@ -566,7 +566,7 @@ export class Limiter {
    * @param span the time; 0 ends the block, and so does `reset`
    * @throws {LimiterError} `INVALID_REQUEST` if no limit counts by the whole key
    */
-  block(key: string, span: Span, options?: Options): Answer;
+  block(key: string, span: Span | 0, options?: Options): Answer;
 
   /**
    * Counts the load that a reporter was offered, and answers the `factor` for reporters to apply.

@@ -275,17 +275,6 @@ export function requireText(field, code, value, optional = false) {
   requireWellFormed(field, code, value);
 }
 
-/**
- * A span of time: a number of microseconds, or a text that the gate reads.
- *
- * @type {(field: string, span: any) => void}
- */
-export function requireSpan(field, span) {
-  if (typeof span === "string") return requireText(field, "INVALID_REQUEST", span);
-  if (typeof span !== "number") throw wrongType(field, "INVALID_REQUEST", span, "a number or a string");
-  requireWhole(field, "INVALID_REQUEST", span, 0, Number.MAX_SAFE_INTEGER);
-}
-
 /** @type {(field: string, code: ErrorCode, text: string, most: number) => string} */
 function requireShort(field, code, text, most) {
   if (text.length <= most) return text;

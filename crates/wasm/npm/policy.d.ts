@@ -1,7 +1,7 @@
 // The policy file as an object of JavaScript.
 
-/** A span of time: microseconds, or a text such as `"90s"`, `"1.5s"` or `"1m30s"`. */
-export type Span = number | string;
+/** A span of time, such as `"90s"`, `"1.5s"` or `"1m30s"`. A number would not say its unit. */
+export type Span = string;
 
 /**
  * A limit of a policy. Its spans are texts such as `"90s"` or `"1m30s"`, its rates `"100/s"` or `"5/15m"`, its shares `"80%"`.

@@ -291,7 +291,7 @@ export interface AsyncLimiter<Own = object> {
    * @param span the time; 0 ends the block, and so does `reset`
    * @throws {LimiterError} `UNAVAILABLE` if nobody answers
    */
-  block(key: string, span: memory.Span, options?: Own): Promise<memory.Answer>;
+  block(key: string, span: memory.Span | 0, options?: Own): Promise<memory.Answer>;
 
   /** The number of operations that wait for their answer, and of requests that wait in `waitFor`. */
   readonly waiting: number;

@@ -19,8 +19,8 @@ export interface RemoteLimiterOptions {
   policy: string;
   /** The token of the server: that for decisions, or for `reset` and `block` that for administration. Default: none. */
   token?: string;
-  /** How long a call may take, in milliseconds: a whole number from 1 to 3,600,000. Then `onError` decides. Default: 1,000. */
-  deadlineMs?: number;
+  /** How long a call may take, from 1 ms to 1 h. Then `onError` decides. Default: `"1s"`. */
+  deadline?: memory.Span;
   /** Whether requests pass if the server does not answer, or gives an answer that its API does not have. Default: `"closed"`. */
   onError?: "open" | "closed";
   /** `metering` of `tidegate`, whose WebAssembly reads costs from responses. Middleware needs it beside `actual` and `countIf`. */
@@ -31,7 +31,7 @@ export interface RemoteLimiterOptions {
 
 /** The options that every operation has. */
 export interface CallOptions {
-  /** Ends the wait for the answer, before the limiter's `deadlineMs`. Then `onError` decides. */
+  /** Ends the wait for the answer, before the limiter's `deadline`. Then `onError` decides. */
   signal?: memory.Signal;
 }
 

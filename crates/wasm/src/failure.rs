@@ -38,8 +38,6 @@ pub(crate) enum Failure {
     Limits(CallLimitsError),
     /// The bytes are not a dump of this limiter's policy.
     Dump(DumpError),
-    /// A text is not a span of time.
-    Span(String),
     /// WebAssembly has no memory left.
     NoMemory,
     /// The store did not do an operation that must not look as if it were done.
@@ -74,7 +72,7 @@ impl Failure {
             Self::Limits(_) => "INVALID_LIMITS",
             Self::Dump(_) => "INVALID_DUMP",
             Self::Option(_) => "INVALID_OPTION",
-            Self::Ask(_) | Self::Span(_) => "INVALID_REQUEST",
+            Self::Ask(_) => "INVALID_REQUEST",
             Self::NeedsLease => "NEEDS_LEASE",
             #[cfg(any(feature = "redis", feature = "objects"))]
             Self::Unavailable(_) => "UNAVAILABLE",
@@ -84,9 +82,7 @@ impl Failure {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Policy(error) => error.to_string(),
-            Self::UnknownPolicy(message) | Self::Option(message) | Self::Span(message) => {
-                message.clone()
-            }
+            Self::UnknownPolicy(message) | Self::Option(message) => message.clone(),
             Self::Ask(error) => error.to_string(),
             #[cfg(any(feature = "redis", feature = "objects"))]
             Self::Unavailable(message) => message.clone(),

@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use tidegate_gate::{
     Ask, AskedSpan, Bounded, CheckForm, Gateway, MAX_QUANTITY, Policy, ReserveForm, Timestamp,
-    parse_span,
 };
-use wasm_bindgen::JsValue;
-use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::failure::Failure;
-use crate::number::{from_quantity, to_quantity};
+use crate::number::to_quantity;
 use crate::policy;
 
 pub(crate) fn parsed(
@@ -20,16 +17,6 @@ pub(crate) fn parsed(
 ) -> Result<(Arc<Policy>, Gateway), Failure> {
     let read = policy::read(text, name);
     read.map_err(|failure| if written { failure } else { failure.without_line() })
-}
-
-/// Reads a span of time in microseconds, such as `1.5s` or `1m30s`.
-///
-/// # Errors
-/// Throws if the text is no span.
-#[wasm_bindgen(js_name = spanOf)]
-pub fn span_of(field: &str, text: &str) -> Result<f64, JsValue> {
-    let span = parse_span(text).map_err(|error| Failure::Span(format!("`{field}`: {error}")))?;
-    Ok(from_quantity(span.0))
 }
 
 pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {

@@ -31,7 +31,6 @@ mod reporter;
 pub use check::described;
 #[cfg(any(feature = "redis", feature = "objects"))]
 pub use far::{Authority, long_key};
-pub use input::span_of;
 #[cfg(not(feature = "objects"))]
 pub use limiter::Limiter;
 pub use memory::{module_memory, require_memory};

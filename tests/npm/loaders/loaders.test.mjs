@@ -62,7 +62,7 @@ for (const [name, ...command] of [
 
 writeFileSync(join(work, "asks.mjs"), `import { RemoteLimiter } from "tidegate/remote";
 export async function asks(url, key) {
-  const limiter = new RemoteLimiter({ url, policy: "p", token: "secret", deadlineMs: 30_000 });
+  const limiter = new RemoteLimiter({ url, policy: "p", token: "secret", deadline: "30s" });
   const answers = await Promise.all([1, 2, 3].map((cost) => limiter.check(key, { cost })));
   const { degraded } = await new RemoteLimiter({ url: "http://127.0.0.1:1", policy: "p" }).check("a");
   return [...answers.map(({ remaining }) => remaining), typeof degraded].join(" ");

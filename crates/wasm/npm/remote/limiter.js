@@ -3,8 +3,9 @@ import { attend } from "../attending.js";
 import * as calls from "../call.js";
 import { certain, closed, coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
-import { MOST_WAITERS, admissionOptions, held, requireFunction, requireKeyText, requireSpan, requireUnits } from "../input.js";
+import { MOST_WAITERS, admissionOptions, held, requireFunction, requireKeyText, requireUnits } from "../input.js";
 import { running } from "../running.js";
+import { spanUs } from "../span.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
 import { answerOf, decisionOf, explanationOf, renewEveryUs, tookCost } from "./answer.js";
@@ -135,7 +136,7 @@ export class RemoteLimiter {
   async reserve(key, request) {
     const read = calls.callOptions("request", request, RESERVATION);
     const { timeToLive, id = unguessable() } = read.fields; // so that a repeat takes nothing more
-    if (timeToLive !== undefined) requireSpan("timeToLive", timeToLive);
+    if (timeToLive !== undefined) spanUs("timeToLive", timeToLive); // the server reads it again
     return this.#post("/v1/reservations", key, read, { ...wanted(read), id, time_to_live: timeToLive }, { id }, true);
   }
 
@@ -164,7 +165,7 @@ export class RemoteLimiter {
   /** @type {declared.RemoteLimiter["block"]} */
   async block(key, span, options) {
     const { signal } = calls.callOptions("options", options, OPTIONS);
-    requireSpan("span", span);
+    spanUs("span", span); // the server reads it again
     const body = bodyOf({ for: span });
     return certain(await this.#woken(key, this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body })));
   }

@@ -1,6 +1,7 @@
 // The options of a limiter that asks a server.
 import { coded } from "../errors.js";
-import { known, requireText, requireType, requireWhole } from "../input.js";
+import { known, requireText, requireType } from "../input.js";
+import { deadlineUs } from "../span.js";
 import { Server } from "./server.js";
 
 /** @import { Metering } from "../index.js" */
@@ -11,13 +12,12 @@ import { Server } from "./server.js";
  * @type {(options: unknown) => { server: Server, policy: string, passes: boolean, metering?: Metering }}
  */
 export function remoteOptions(options) {
-  const names = ["url", "policy", "token", "deadlineMs", "onError", "metering", "fetch"];
-  const { url, policy, token, deadlineMs = 1_000, onError = "closed", metering, fetch } = known("options", "INVALID_OPTION", options, names);
+  const names = ["url", "policy", "token", "deadline", "onError", "metering", "fetch"];
+  const { url, policy, token, deadline = "1s", onError = "closed", metering, fetch } = known("options", "INVALID_OPTION", options, names);
   requireText("options.policy", "INVALID_OPTION", policy);
   for (const [name, value] of [["fetch", fetch], ["metering", metering]]) requireType(`options.${name}`, "INVALID_OPTION", value, "function", true);
   if (onError !== "open" && onError !== "closed") throw coded("INVALID_OPTION", '`options.onError`: expected "open" or "closed", found another value');
-  requireType("options.deadlineMs", "INVALID_OPTION", deadlineMs, "number");
-  requireWhole("options.deadlineMs", "INVALID_OPTION", deadlineMs, 1, 3_600_000);
+  const deadlineMs = Math.ceil(deadlineUs(deadline) / 1000); // timers know no less
   return { server: new Server(baseOf(url), tokenOf(token), deadlineMs, fetch), policy, passes: onError === "open", metering };
 }
 
