@@ -23,6 +23,8 @@ async function freePorts(count) {
   return ports;
 }
 
+process.setMaxListeners(30); // one for each server
+
 async function start(parameters) {
   const server = spawn("redis-server", parameters, { stdio: ["ignore", "pipe", "inherit"] });
   process.on("exit", () => server.kill("SIGKILL")); // also if a test ends the process
@@ -84,7 +86,8 @@ export const clusterClients = (nodes) => ({
     return { client, end: () => client.disconnect() };
   },
   async redis() {
-    const client = createCluster({ rootNodes: nodes.map(({ port }) => ({ socket: { host: "127.0.0.1", port } })) }).on("error", () => {});
+    const rootNodes = nodes.map(({ port }) => ({ socket: { host: "127.0.0.1", port } }));
+    const client = createCluster({ rootNodes, topologyRefreshOnReconnectionAttemptStrategy: 100 }).on("error", () => {});
     await client.connect();
     return { client, end: () => client.destroy() };
   },
