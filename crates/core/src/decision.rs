@@ -150,3 +150,6 @@ impl fmt::Display for InvalidState {
 }
 
 impl core::error::Error for InvalidState {}
+
+#[cfg(test)]
+mod tests;

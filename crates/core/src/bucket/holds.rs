@@ -211,3 +211,6 @@ impl Reservable for Config {
         holds.remove(place);
     }
 }
+
+#[cfg(test)]
+mod tests;

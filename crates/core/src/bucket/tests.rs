@@ -137,6 +137,27 @@ fn a_debt_is_paid_off_before_anything_is_granted() {
 }
 
 #[test]
+fn a_bucket_goes_on_with_the_share_that_was_spent_rounded_up() {
+    let (three, seven) = (config(3, 1, 1_000_000), config(7, 7, 3_000_000));
+    for (bucket, span) in [(three, (3_000_000, 1)), (seven, (3_000_000, 1))] {
+        assert_eq!(bucket.exact_fill_time(), span);
+    }
+    assert_eq!(config(10, 3, 2).exact_fill_time(), (20, 3), "6 ⅔ µs");
+    let now = Timestamp(1_700_000_000_000_000);
+    let mut state = State::default();
+    assert!(seven.decide(&mut state, now, 1).unwrap().is_allowed());
+    three.go_on_from(&mut state, &seven);
+    assert_eq!(state.words(), [428_572, now.0], "3/7 of a token");
+    seven.go_on_from(&mut state, &three);
+    assert_eq!(state.words(), [3_000_004, now.0], "never less than before");
+    let mut indebted = State::default();
+    seven.charge(&mut indebted, now, 100);
+    three.go_on_from(&mut indebted, &seven);
+    assert_eq!(three.accepts(&indebted), Ok(()));
+    assert_eq!(three.used(&indebted), 6, "a debt of one capacity");
+}
+
+#[test]
 fn a_foreign_state_is_noticed() {
     let config = config(5, 1, 1_000_000);
     assert!(config.accepts(&config.state([10_000_000, 7]).unwrap()).is_ok(), "in debt");

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use self::replay::{Step, equals_the_replay};
-use super::{Committed, Counter, MAX_HOLDS, OnExpiry, Reserved, Terms};
+use super::{Committed, Counter, Known, MAX_HOLDS, OnExpiry, Reserved, Terms};
 use crate::lease::Id;
 use crate::window::{Refund, calendar, fixed, log, sliding};
 use crate::{Limiter, Micros, Rate, RateLimiter, Timestamp, bucket};
@@ -258,6 +258,36 @@ fn a_wait_ends_where_time_ends_and_where_a_stored_end_has_passed() {
     }
 }
 
+#[test]
+fn a_key_knows_its_live_holds_and_those_that_have_ended() {
+    let config = tokens(100);
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let (now, end) = (Timestamp(START), Timestamp(START + 1_000_000));
+    let (held, ended, other) = (Id([0, 1]), Id([0, 2]), Id([0, 3]));
+    assert!(config.ends_nothing(&state, end), "nothing is held");
+    for id in [held, ended] {
+        let _ = config.reserve(&mut state, now, id, 5, Micros::SECOND);
+    }
+    let _ = config.commit(&mut state, now, ended, 5);
+    assert_eq!(config.known(&state, held), Some(Known::Live));
+    let until = Timestamp(START + 3_000_000); // as long as `remember`
+    assert_eq!(config.known(&state, ended), Some(Known::Ended { until }));
+    assert_eq!(config.known(&state, other), None);
+    for (now, ends_nothing) in [
+        (Timestamp(START - 1), false), // the clock goes back, and all times with it
+        (now, true),
+        (Timestamp(end.0 - 1), true),
+        (end, false),
+    ] {
+        assert_eq!(config.ends_nothing(&state, now), ends_nothing, "{now:?}");
+    }
+    let changed = config.change_counted(&mut state, |words| {
+        words[0] += 7;
+        words.len()
+    });
+    assert_eq!((changed, config.counted(&state)[0]), (Some(2), 10 * 600_000 + 7));
+}
+
 /// It is a peek, which takes no place on the list.
 #[test]
 fn a_reservation_of_nothing_is_not_held() {
@@ -345,6 +375,65 @@ fn a_broken_list_refuses() {
     words[counted] = most; // live holds that have expired
     let mut state = config.state(&mut words[..]).unwrap();
     assert_eq!(remaining(&config, &mut state, 0), 100);
+}
+
+#[test]
+fn a_window_knows_nothing_of_the_time_before_its_holds() {
+    let window = fixed::Config::new(10, Micros::SECOND).unwrap();
+    let config = Config::new(window, TERMS).unwrap();
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let _ = config.decide(&mut state, Timestamp(START), 2);
+    let _ = config.reserve(&mut state, Timestamp(START), Id([0, 1]), 3, Micros::SECOND);
+    assert_eq!(state.words()[3..7], [1, 0, START + 1_000_000, 0], "live, ended, next end, before");
+}
+
+/// Each word that no operation can have written is noticed.
+#[test]
+fn a_foreign_list_is_noticed() {
+    let config = tokens(100);
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    for id in [1, 2, 3] {
+        let _ = config.reserve(&mut state, Timestamp(START), Id([0, id]), 5, Micros::SECOND);
+    }
+    let _ = config.commit(&mut state, Timestamp(START + 1), Id([0, 1]), 5);
+    assert_eq!(config.accepts(&state), Ok(()));
+    let (next, before, first, second) = (5, 6, 7, 15);
+    let (units, granted_at, until) = (first + 2, first + 3, first + 4);
+    let last = config.words() - 1;
+    let end = START + 1_000_000;
+    for (place, word, is_accepted) in [
+        (units, crate::MAX_QUANTITY, true),
+        (units, crate::MAX_QUANTITY + 1, false),
+        (granted_at, START - 1, true),
+        (granted_at, START + 1, false), // after the second one
+        (second + 3, START + 1, true),
+        (second + 3, START + 2, false), // after the newest time
+        (until, START + 6_000_000, true),
+        (until, START + 6_000_001, false), // after the longest time
+        (until, end - 1, false),           // before the next end
+        (until, u64::MAX, false),
+        (next, START + 1, false),
+        (next, START + 2, true), // no later than what ends next
+        (next, end + 1, false),
+        (next, u64::MAX, false),
+        (before, 7, true),
+        (second + 8, 1, false), // behind the holds
+        (last, end, true),
+        (last, end - 1, false), // forgotten before the next end
+        (last, START + 1, false),
+        (last, u64::MAX, true), // no time lies after it
+    ] {
+        let mut words = state.words().to_vec();
+        words[place] = word;
+        let accepted = config.accepts(&config.state(words).unwrap()).is_ok();
+        assert_eq!(accepted, is_accepted, "{word} at {place}");
+    }
+    let mut words = state.words().to_vec();
+    (words[3], words[before]) = (0, 7); // no hold is live
+    words[first..second + 8].fill(0);
+    assert!(config.accepts(&config.state(words.clone()).unwrap()).is_err());
+    words[before] = 0;
+    assert_eq!(config.accepts(&config.state(words).unwrap()), Ok(()));
 }
 
 /// The words of a key with holds, some of them changed, are refused, or lead to no state that is refused.

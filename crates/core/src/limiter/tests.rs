@@ -1,5 +1,6 @@
 //! Tests of the contract of every limiter, run for each limiter.
 
+use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 
@@ -266,6 +267,38 @@ fn a_configuration_says_what_it_was_made_of() {
     assert_eq!((master.limit(), master.estimator()), (rate, linear));
     let reports = reporter::Config::new(rate, LocalCap::On);
     assert_eq!((reports.limit(), reports.capacity()), (rate, 1_800_000)); // 3 in 10 µs, for 6 s
+}
+
+#[test]
+fn an_error_of_a_configuration_says_what_was_found_and_what_is_expected() {
+    let minute = Micros(60_000_000);
+    let rate = Rate::new(1, Micros(crate::MAX_QUANTITY)).unwrap();
+    let thresholds = Thresholds { good: Share::of(1, 2), bad: Share::of(1, 4) };
+    let most = crate::MAX_QUANTITY;
+    for (error, expected) in [
+        (fixed::Config::new(0, minute).unwrap_err(), std::format!("`limit`: expected 1 to {most}, found 0")),
+        (
+            bucket::Config::new(5, rate).unwrap_err(),
+            "`capacity`: expected at most 1, because exact 64-bit arithmetic".to_string(),
+        ),
+        (
+            sliding::Config::new(5, Micros(10), 3).unwrap_err(),
+            "`segments`: expected a number that divides the period 10 µs into whole microseconds, found 3; \
+             the nearest period that 3 divides is 9 µs"
+                .to_string(),
+        ),
+        (
+            utilization::Config::new(thresholds, Timing::DEFAULT, 1).unwrap_err(),
+            "`good`: expected 0 < good ≤ bad < 1000000 parts per million, found good = 500000 and bad = 250000"
+                .to_string(),
+        ),
+    ] {
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+    let full = connections::Unrecorded::OwnersFull { most: 2 }.to_string();
+    assert_eq!(full, "expected at most 2 owners of connections, found another");
+    let Thresholds { good, bad } = Thresholds::DEFAULT;
+    assert_eq!((good.ppm(), bad.ppm()), (700_000, 800_000), "those of the source");
 }
 
 /// What a limiter of 10 units says after 3 grants of 1 unit.

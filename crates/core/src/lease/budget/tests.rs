@@ -236,4 +236,6 @@ fn a_constant_demand_is_met_within_a_quarter_and_an_idle_holder_falls_to_one() {
     assert_eq!(config.next_wants(starved), 80);
     let early = Usage { wanted: 80, granted: 80, spent: 80, elapsed: Micros(0) };
     assert_eq!(config.next_wants(early), 160);
+    let unused = Usage { spent: 0, ..early };
+    assert_eq!(config.next_wants(unused), 20);
 }

@@ -97,6 +97,17 @@ fn a_full_table_finds_all_and_takes_no_more() {
     assert!(words[1..].iter().all(|&word| word == 0), "nothing is left behind");
 }
 
+/// The slots are a part of stored states.
+#[test]
+fn an_id_keeps_its_slot() {
+    let layout = layout(1_000, 1);
+    let mut words = vec![0; layout.words()];
+    let table = Table::new(layout, &mut words[..]);
+    for (id, slot) in [([1, 0], 1_265), ([0, 1], 1_355), ([7, 42], 428), ([u64::MAX; 2], 1_602)] {
+        assert_eq!(table.home(Id(id)), slot, "{id:?}");
+    }
+}
+
 #[test]
 fn a_search_among_consecutive_ids_looks_at_few_slots() {
     let layout = layout(1_000, 1);

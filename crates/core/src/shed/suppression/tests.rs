@@ -73,6 +73,28 @@ fn factors_as_worked_out_by_hand() {
 
 /// Compares at the last draw that is refused and at the first that passes.
 #[test]
+fn units_are_counted_in_parts_of_six_seconds() {
+    let config = |units, period| config(units, period, Estimator::NewestPart);
+    for (units, period, in_a_part) in [
+        (1, SECOND, 6),
+        (1, 4 * SECOND, 1),
+        (1, 60 * SECOND, 1), // at least 1
+        (MAX_QUANTITY, 1, MAX_QUANTITY),
+    ] {
+        assert_eq!(config(units, period).units_per_part(), in_a_part, "{units} in {period} µs");
+    }
+    let (config, mut state) = (config(1, SECOND), State::default());
+    assert_eq!(state.offered_in_part(), 0);
+    for (admitted, suppressed, offered) in [(5, 0, 5), (2, 4, 11)] {
+        let report = Report { offered_at: Timestamp(START + SECOND), admitted, suppressed };
+        let _ = config.report(&mut state, Timestamp(START + SECOND), report);
+        assert_eq!(state.offered_in_part(), offered);
+    }
+    config.advance(&mut state, Timestamp(START + 6 * SECOND));
+    assert_eq!(state.offered_in_part(), 0, "another part");
+}
+
+#[test]
 fn a_draw_is_compared_with_a_factor_that_is_rounded_down() {
     for (period, units, factor) in [
         (SECOND, 48, 1 << 31), // twice the limit: exactly a half

@@ -231,6 +231,8 @@ fn a_calendar_reaches_as_far_as_its_zone_is_known_and_is_strict_beyond() {
     for at in [april, 100 * DAY, 101 * DAY, 1_000 * DAY, u64::MAX] {
         assert_eq!((window(at).begin, window(at).end), (Timestamp(april), None), "at {at}");
     }
+    let listed = Instants::new([Timestamp(3), Timestamp(10)]).unwrap();
+    assert_eq!(listed.reach(), (Timestamp(0), Timestamp(10)));
     let config = Config::new(2, monthly.clone()).unwrap();
     let mut state = config.fresh();
     for (at, allowed) in [(april, true), (150 * DAY, true), (900 * DAY, false), (u64::MAX, false)] {

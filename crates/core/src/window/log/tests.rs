@@ -4,7 +4,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use tidegate_reference::log::Log;
 
-use super::{Config, Denied, MAX_REMEMBERED, State, Window};
+use super::{Bound, Config, Denied, MAX_REMEMBERED, State, Window};
 use crate::exhaustive::every_sequence;
 use crate::properties::{Subject, fresh};
 use crate::window::Refund;
@@ -199,6 +199,23 @@ fn the_rate_with_the_least_room_determines_the_used_units() {
     assert_eq!(config.used(&after(config, &[0, 5])), 2);
     assert_eq!(config.used(&after(config, &[0, 10, 20, 30, 40])), 1, "5 of 10 leave room for 3");
     assert_eq!(config.used(&after(config, &[0, 10, 20, 30, 40, 50, 60, 70, 80])), 2, "9 of 10");
+}
+
+#[test]
+fn a_request_is_held_by_what_makes_it_wait_longest() {
+    let log = config(&[(4, 100), (3, 10)], 5, Denied::Forgotten);
+    let [slow, fast] = [(4, 100), (3, 10)]
+        .map(|(limit, period)| Bound::Rate(Window { limit, period: Micros(period) }));
+    let held = |times: &[u64], now, cost| log.held_by(&after(log, times), Timestamp(now), cost);
+    assert_eq!(held(&[], 0, 1), None);
+    assert_eq!(held(&[0], 2, 1), Some((Bound::Gap, Micros(3))));
+    assert_eq!(held(&[0], 5, 1), None, "the gap is over");
+    assert_eq!(held(&[0], 2, 3), Some((fast, Micros(8))));
+    assert_eq!(held(&[0, 5], 10, 3), Some((slow, Micros(90))));
+    assert_eq!(held(&[0, 20, 40, 60], 61, 1), Some((slow, Micros(39))));
+    let both = config(&[(3, 10)], 10, Denied::Forgotten);
+    let wait = both.held_by(&after(both, &[0]), Timestamp(1), 3);
+    assert_eq!(wait, Some((Bound::Gap, Micros(9))), "of equal waits the first one");
 }
 
 #[test]
