@@ -188,3 +188,6 @@ fn decimal(count: &str, decimals: &str, unit: u64) -> Option<u64> {
 pub(crate) fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
+
+#[cfg(test)]
+mod tests;

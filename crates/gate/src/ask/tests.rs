@@ -2,8 +2,12 @@ use std::format;
 use std::string::ToString;
 use std::sync::Arc;
 
-use super::{Ask, AskError};
-use crate::limit::{Operation, Request};
+use tidegate_core::shed::{Draw, Share};
+use tidegate_core::{Decision, Micros, Timestamp};
+
+use super::{Ask, AskError, Asked};
+use crate::decide::Verdict;
+use crate::limit::{Budget, Grant, Operation, Request, Unspent};
 use crate::policy::Policy;
 
 const LIMITS: &str = "allow = ['listed']
@@ -74,4 +78,129 @@ fn a_peek_asks_for_nothing_and_for_no_lease_unless_it_says_so() {
     assert_eq!(peeked(r#"{"peek":{}}"#), (0, false, true));
     assert_eq!(peeked(r#"{"peek":{"cost":2}}"#), (2, false, true));
     assert_eq!(peeked(r#"{"peek":{"cost":2,"lease":"a"}}"#), (2, true, false));
+}
+
+const SEVERAL: [(&str, &str); 4] = [
+    ("rate", "{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }"),
+    ("jobs", "{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }"),
+    ("busy", "{ algorithm = 'utilization' }"),
+    (
+        "budget",
+        "{ algorithm = 'fixed_window', limit = 50, period = '1m' }, { algorithm = 'budget', most = 50, time = '1m' }",
+    ),
+];
+
+/// An operation under the limit of this name, where all random numbers are this one.
+fn asked(name: &str, json: &str, random: Option<u64>) -> Result<Asked, AskError> {
+    let (_, limit) = SEVERAL.into_iter().find(|(own, _)| *own == name).unwrap();
+    let reservations = if name == "rate" { "reservations = {}\n" } else { "" };
+    let policy = Policy::parse("p", &format!("{reservations}limits = [{limit}]")).unwrap();
+    Ask::parse(json).unwrap().resolve_any_cost(&policy.into(), "k", &mut || random)
+}
+
+#[test]
+fn a_request_for_a_lease_takes_one() {
+    let lease = |name, json| asked(name, json, Some(7)).unwrap().require_lease();
+    assert_eq!(lease("jobs", r#"{"check":{}}"#), Ok(()));
+    assert_eq!(lease("jobs", r#"{"check":{"cost":6}}"#), Ok(()), "it is refused for ever");
+    assert_eq!(lease("jobs", r#"{"check":{"cost":0}}"#), Err(AskError::FreeLease));
+    let none = Err(AskError::NoLeases { policy: "p".into() });
+    assert_eq!(lease("rate", r#"{"check":{}}"#), none);
+    for json in [r#"{"renew":{"lease":"a"}}"#, r#"{"release":{"lease":"a"}}"#] {
+        assert_eq!(asked("rate", json, None).map(|_| ()), none, "{json}");
+        assert_eq!(asked("jobs", json, None).unwrap().lease(), Some("a"));
+    }
+}
+
+#[test]
+fn a_lease_has_the_callers_name_or_a_drawn_one() {
+    let named = |json| {
+        let asked = asked("jobs", json, Some(7)).unwrap();
+        let Operation::Decide(Request { lease, .. }) = asked.operation() else { panic!("{json}") };
+        let name = asked.lease().map(ToString::to_string);
+        assert_eq!(lease, name.as_deref().map(|name| asked.resolved().lease_id(name)), "{json}");
+        name
+    };
+    let drawn = "00000000000000070000000000000007";
+    assert_eq!(named(r#"{"check":{}}"#).as_deref(), Some(drawn));
+    assert_eq!(named(r#"{"check":{"lease":"a"}}"#).as_deref(), Some("a"));
+    assert_eq!(named(r#"{"check":{"cost":0}}"#), None);
+    let nameless = asked("jobs", r#"{"check":{}}"#, None);
+    assert_eq!(nameless.map(|_| ()), Err(AskError::NoRandomness));
+    let free = asked("jobs", r#"{"check":{"cost":0,"lease":"a"}}"#, None).unwrap();
+    assert_eq!(free.lease(), None, "a request without a cost acquires none");
+}
+
+#[test]
+fn only_what_makes_or_ends_a_reservation_is_of_one() {
+    let is_of = |json| asked("rate", json, Some(7)).unwrap().is_of_reservation();
+    assert!(is_of(r#"{"reserve":{"cost":1}}"#) && is_of(r#"{"commit":{"id":"a","actual":1}}"#));
+    assert!(!is_of(r#"{"check":{}}"#) && !is_of(r#"{"refund":{"units":1}}"#));
+}
+
+#[test]
+fn a_request_has_the_signal_and_the_draw_of_its_caller() {
+    let of = |name, json, random| {
+        let asked = asked(name, json, random).unwrap();
+        let request = match asked.operation() {
+            Operation::Decide(request) | Operation::Peek(request) => request,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asked.draw(), Some(request.draw));
+        (request.signal, request.draw)
+    };
+    let random = Some(9 << 32 | 1);
+    assert_eq!(of("busy", r#"{"check":{}}"#, random), (None, Draw(9)));
+    assert_eq!(of("busy", r#"{"check":{}}"#, None), (None, Draw(0)), "shed whatever may be shed");
+    let own = r#"{"check":{"draw":5,"signal_ppm":700000}}"#;
+    assert_eq!(of("busy", own, random), (Share::from_ppm(700_000), Draw(5)));
+    assert_eq!(of("rate", r#"{"check":{}}"#, random), (None, Draw(0)), "nothing is shed");
+    assert_eq!(of("rate", r#"{"reserve":{"cost":1,"draw":3}}"#, random), (None, Draw(3)));
+    assert_eq!(of("busy", r#"{"peek":{}}"#, random), (None, Draw(0)), "whatever is drawn");
+    assert_eq!(asked("rate", r#"{"reset":{}}"#, None).unwrap().draw(), None);
+}
+
+#[test]
+fn a_cost_that_is_too_high_is_refused_for_ever() {
+    let (limit, reset_after) = (5, Micros(1));
+    let decision = Decision::Allow { limit, remaining: 5, reset_after };
+    let verdict = Verdict::listed(Timestamp(7), decision);
+    let said = |json| asked("rate", json, None).unwrap().said(verdict.clone()).decision;
+    assert_eq!(said(r#"{"check":{"cost":5}}"#), decision);
+    let refused = said(r#"{"check":{"cost":6}}"#);
+    assert_eq!((refused.is_allowed(), refused.retry_after()), (false, Micros::MAX));
+}
+
+#[test]
+fn a_refund_names_its_grant_whole_or_not_at_all() {
+    let refund = |rest: &str| {
+        let json = format!("{{\"refund\":{{\"units\":3{rest}}}}}");
+        asked("rate", &json, None).map(|asked| asked.operation())
+    };
+    assert_eq!(refund(""), Ok(Operation::Refund(3)));
+    let of = |units| Operation::RefundOf(Grant { at: Timestamp(8), units }, 3);
+    assert_eq!(refund(r#","granted_at_us":8,"granted":4"#), Ok(of(4)));
+    assert_eq!(refund(r#","granted_at_us":8,"granted":3"#), Ok(of(3)));
+    let beyond = Err(AskError::BeyondGrant { units: 3, granted: 2 });
+    assert_eq!(refund(r#","granted_at_us":8,"granted":2"#), beyond);
+    for half in [r#","granted_at_us":8"#, r#","granted":3"#] {
+        assert_eq!(refund(half), Err(AskError::HalfGrant));
+    }
+}
+
+#[test]
+fn a_holder_returns_units_with_the_time_of_their_grant_or_none() {
+    let budget = |rest: &str| {
+        let json = format!("{{\"budget\":{{\"lease\":\"a\",\"wants\":3{rest}}}}}");
+        asked("budget", &json, None).map(|asked| match asked.operation() {
+            Operation::Budget(Budget { wants, unspent, .. }) => (wants, unspent),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(budget(""), Ok((3, None)));
+    let unspent = Unspent { granted_at: Timestamp(8), left: 2 };
+    assert_eq!(budget(r#","granted_at_us":8,"left":2"#), Ok((3, Some(unspent))));
+    for half in [r#","granted_at_us":8"#, r#","left":2"#] {
+        assert_eq!(budget(half), Err(AskError::HalfUnspent));
+    }
 }

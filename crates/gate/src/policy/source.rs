@@ -16,7 +16,7 @@ use tidegate_form::{Error, Form, Node, Quoted, Value, repeated};
 const MAX_HYPHENS: usize = 6;
 
 /// The longest name in a source, in bytes as a key has it.
-const MAX_NAME_BYTES: usize = 64;
+pub(super) const MAX_NAME_BYTES: usize = 64;
 
 /// The longest value that a key has in full, in bytes as a key has it. A longer one is hashed.
 const MAX_VALUE_BYTES: usize = 80;

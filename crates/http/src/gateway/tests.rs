@@ -2,7 +2,6 @@
 
 mod admit;
 mod cross_origin;
-mod errors;
 mod fields;
 mod metering;
 mod paths;

@@ -41,12 +41,21 @@ fn a_limit_in_shadow_refuses_nothing_and_takes_nothing_that_it_would_refuse() {
         let decision = verdict.decision;
         assert_eq!((decision.is_allowed(), decision.remaining()), (allowed, remaining), "{cost}");
         assert_eq!(each(&verdict), said, "{cost}");
-        assert_eq!(limits.softness(&verdict).would_refuse(), would_refuse, "{cost}");
+        let soft = limits.softness(&verdict);
+        assert_eq!(soft.would_refuse(), would_refuse, "{cost}");
+        assert_eq!(soft.would_allow(allowed), Some(allowed && !would_refuse), "{cost}");
+        let flags: Vec<_> = soft.each().take(3).collect();
+        assert_eq!(
+            flags,
+            [(false, false), (true, false), (false, false)],
+            "the second is in shadow"
+        );
         assert_eq!(decision.limit(), 3, "the numbers are those of the limit that refuses");
         let looked = limits.operate(&mut words, Timestamp(7), &Operation::Peek(Request::of(0)));
         let left: Vec<_> = each(&looked.unwrap()).into_iter().map(|(_, left)| left).collect();
         assert_eq!(left, said.map(|(_, left)| left), "{cost}");
     }
+    assert!(limits.are_soft() && !self::limits(&TWO.replace(", shadow = true", "")).are_soft());
     assert_eq!(limits.capacity(), 3, "the cost is bounded by what refuses");
     let never = limits.operate(&mut words, Timestamp(7), &3_u64.into()).unwrap().limits[1];
     assert_eq!(never.retry_after(), Micros::MAX);

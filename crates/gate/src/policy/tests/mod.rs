@@ -6,6 +6,7 @@ mod limits;
 mod nodes;
 mod outage;
 mod policy;
+mod routes;
 mod timed;
 mod warnings;
 

@@ -1,7 +1,11 @@
 //! Errors in the rest of a policy.
 
-use crate::policy::Policies;
-use std::string::ToString;
+use crate::KeySource;
+use crate::key::Pattern;
+use crate::policy::source::MAX_NAME_BYTES;
+use crate::policy::{Policies, Policy};
+use std::string::{String, ToString};
+use std::vec::Vec;
 
 #[test]
 fn what_is_wrong_with_a_policy_as_a_whole_is_on_the_line_where_it_begins() {
@@ -36,6 +40,61 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
         error.unwrap_err().message,
         "expected each name once, found \"ip:192.0.2.1/32\" twice"
     );
+}
+
+#[test]
+fn a_policy_says_what_it_was_made_of() {
+    let limits = "limits = [{ algorithm = 'fixed_window', name = 'a', limit = 5, period = '1s' }]";
+    let policy = |more: &str| Policy::parse("p", &std::format!("{more}\n{limits}")).unwrap();
+    let plain = policy("");
+    assert_eq!((plain.denied(), plain.allowed(), plain.is_soft()), (&[][..], &[][..], false));
+    assert_eq!((plain.ipv6_prefix(), plain.cost().stated()), (64, 1));
+    assert!(plain.reservations().is_none() && !plain.reads_token());
+    assert!(plain.reads(|source| *source == KeySource::Ip), "the default");
+    let full = policy(
+        "deny = ['a', 'b']\nallow = ['c']\nipv6_prefix = 48\ncost = 3\nreservations = {}\n\
+         key = ['header:x-a', ['unverified_jwt:sub', 'ip']]\noverrides = { d = { limit = 9 } }",
+    );
+    let patterns = |all: &[Pattern]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(patterns(full.denied()), ["\"a\"", "\"b\""]);
+    assert_eq!(patterns(full.allowed()), ["\"c\""]);
+    assert_eq!((full.ipv6_prefix(), full.cost().stated()), (48, 3));
+    assert!(full.reads_token() && full.reads(|source| *source == KeySource::Ip));
+    assert!(!full.reads(|source| *source == KeySource::Country));
+    let record = &full.limits().records()[0];
+    let own = full.overrides()[0].1.records();
+    assert!(full.has(record) && full.has(&own[0]) && !plain.has(&own[0]));
+
+    let soft = limits.replace("period = '1s'", "period = '1s', warn_at = '80%', depth = 1");
+    let soft = Policy::parse("p", &soft).unwrap();
+    assert!(soft.is_soft() && soft.shares_states());
+    let changed = full.with_limits_of(&soft);
+    assert!(changed.is_soft() && changed.shares_states() && changed.reservations().is_none());
+    assert!(changed.overrides().is_empty() && changed.denied().len() == 2, "the lists stay");
+}
+
+#[test]
+fn the_name_of_a_source_is_bounded_as_it_is_written_in_a_key() {
+    const JWT: &str = "jwt = { algorithms = ['HS256'], keys = 'K' }";
+    let parsed = |source: &str| {
+        let limits = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
+        let file = std::format!("auth = 'none'\n{JWT}\n[policies.p]\nkey = ['{source}']\n{limits}");
+        Policies::parse(&file).is_ok()
+    };
+    for (kind, special) in [("query", "/"), ("unverified_jwt", ":")] {
+        for (name, fits) in [
+            ("a".repeat(MAX_NAME_BYTES), true),
+            ("a".repeat(MAX_NAME_BYTES + 1), false),
+            (special.repeat(MAX_NAME_BYTES / 3), true), // three bytes each
+            (special.repeat(MAX_NAME_BYTES / 3 + 1), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(parsed(&std::format!("{kind}:{name}")), fits, "{kind} {}", name.len());
+        }
+    }
+    assert!(parsed("cookie:a!b") && !parsed("cookie:a b") && !parsed("cookie:a=b"));
+    let part = KeySource::UnverifiedJwt("https://a/b".into()).part("x/y\n%");
+    assert_eq!(part, "unverified_jwt:https%3A%2F%2Fa%2Fb:x%2Fy%0A%25");
 }
 
 #[test]

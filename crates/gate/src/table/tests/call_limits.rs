@@ -107,7 +107,7 @@ fn a_bucket_goes_on_with_the_share_that_is_spent() {
 
 /// Otherwise refused requests would make others wait a microsecond longer.
 #[test]
-fn a_refusal_under_another_capacity_takes_nothing() {
+fn a_refusal_or_peek_under_another_capacity_takes_nothing() {
     let of = |capacity: u64, rate: &str| {
         limits([&*format!(
             "{{\"algorithm\":\"token_bucket\",\"capacity\":{capacity},\"rate\":\"{rate}\"}}"
@@ -118,8 +118,13 @@ fn a_refusal_under_another_capacity_takes_nothing() {
     assert_eq!(called.ask(&large, 1), (true, 6));
     for _ in 0..9 {
         assert!(!called.ask(&small, 3).0);
+        assert_eq!(called.ask(&small, 0), (true, 2), "nor does a peek");
+        called.operate(&small, Operation::Peek(Request::of(1)));
     }
     assert_eq!(called.ask(&large, 6), (true, 0));
+    let mut called = Called::new(FIVE);
+    assert_eq!(called.ask(&small, 1), (true, 2));
+    assert_eq!(called.ask(&large, 0), (true, 4), "a third of 7 is spent");
 }
 
 /// An answer names a limit without a name, and a caller may write this name.

@@ -1,10 +1,10 @@
 //! Costs that only the answer tells, by the routes of a policy file.
 
 use std::format;
-use std::string::{String, ToString};
+use std::string::ToString;
 use std::vec::Vec;
 
-use tidegate_gate::{Operation, Policies, Timestamp, Verdict};
+use tidegate_gate::{Operation, Timestamp, Verdict};
 
 use super::Gateway;
 use crate::{AnswerEnd, BodyError, MAX_BODY_BYTES, Reservation, Served};
@@ -182,110 +182,4 @@ fn a_request_that_is_not_counted_has_nothing_to_commit() {
     open.server.fails = true;
     let unknown = open.reserves(&[KEY], Ok(b"{\"max_tokens\":300}".to_vec()));
     assert_eq!(unknown.meter.finish(AnswerEnd::CutOff), 300, "it may hold them");
-}
-
-#[test]
-fn mistakes_in_a_route_are_named() {
-    let error = |fields: &str, policy: &str| -> String {
-        let file = format!(
-            "routes = [{{ match = '/*', upstream = 'http://u', {fields} }}]
-[policies.p]
-limits = [{{ algorithm = 'fixed_window', limit = 10, period = '1d' }}]
-{policy}"
-        );
-        let error = Policies::parse(&file).unwrap_err();
-        format!("{}: {}", error.path, error.message)
-    };
-    let held = "reservations = {}";
-    let p = "policy = 'p'";
-    for (fields, policy, expected) in [
-        (
-            format!("{p}, actual = {{ field = 'n' }}"),
-            "",
-            "routes[0]: `policy`: expected a policy with `reservations` beside `actual` and `count_if`, found \"p\", which has none",
-        ),
-        (
-            "actual = { field = 'n' }".into(),
-            held,
-            "routes[0]: `policy`: expected it beside `class`, `cost`, `count_preflight`, `actual` and `count_if`, found none",
-        ),
-        (
-            format!("{p}, estimate = 3"),
-            held,
-            "routes[0]: `estimate`: expected `actual` or `count_if` beside it, found none",
-        ),
-        (
-            format!("{p}, if_unknown = 'seen', count_if = {{ status = 401 }}"),
-            held,
-            "routes[0]: `if_unknown`: expected `actual` beside it, found none",
-        ),
-        (
-            format!("{p}, cost = 1, estimate = 3, actual = {{ field = 'n' }}"),
-            held,
-            "routes[0]: `estimate`: expected it or `cost`, found both",
-        ),
-        (
-            format!("{p}, estimate = {{ field = 'n' }}, actual = {{ field = 'n' }}"),
-            held,
-            "routes[0]: `estimate`: expected `otherwise`, which counts if the request does not have the number; found none",
-        ),
-        (
-            format!("{p}, actual = {{ field = 'n', header = 'x' }}"),
-            held,
-            "routes[0].actual: expected one of `header`, `field` and `bytes`, found none or several",
-        ),
-        (
-            format!("{p}, actual = {{ weight = 2 }}"),
-            held,
-            "routes[0].actual: expected one of `header`, `field` and `bytes`, found none or several",
-        ),
-        (
-            format!("{p}, actual = 'n'"),
-            held,
-            "routes[0].actual: expected a whole number above 0, or a table with `field`; found the string \"n\"",
-        ),
-        (
-            format!("{p}, actual = {{ field = 'a..b' }}"),
-            held,
-            "routes[0].actual.field: expected the path of a field such as \"usage.total_tokens\" in at most 128 bytes, found \"a..b\"",
-        ),
-        (
-            format!("{p}, actual = {{ header = 'a b' }}"),
-            held,
-            "routes[0].actual: `header`: expected the name of a header, found \"a b\"",
-        ),
-        (
-            format!("{p}, actual = {{ felid = 'a' }}"),
-            held,
-            "routes[0].actual.felid: expected one of `header`, `field`, `bytes`, `weight`, `otherwise`; found the field \"felid\"",
-        ),
-        (format!("{p}, actual = []"), held, "routes[0].actual: expected 1 to 8 terms, found 0"),
-        (
-            format!("{p}, count_if = {{}}"),
-            held,
-            "routes[0].count_if: expected `status`, or `header` with or without `value`; found something else",
-        ),
-        (
-            format!("{p}, count_if = {{ status = '4xx' }}"),
-            held,
-            "routes[0].count_if.status: expected a status such as 401, or a range of them such as \"500-599\"; found the string \"4xx\"",
-        ),
-        (
-            format!("{p}, count_if = {{ status = ['499-400'] }}"),
-            held,
-            "routes[0].count_if.status: expected a status such as 401, or a range of them such as \"500-599\"; found the string \"499-400\"",
-        ),
-        (
-            format!("{p}, count_if = {{ status = 401 }}, if_unknown = 'all'"),
-            held,
-            "routes[0].if_unknown: expected `estimate` or `seen`, found \"all\"",
-        ),
-        (
-            format!("{p}, estimate = 11, actual = {{ field = 'n' }}"),
-            held,
-            "routes[0]: `estimate`: expected at most 10, the most that the policy grants at once; found 11",
-        ),
-    ] {
-        assert_eq!(error(&fields, policy), expected, "{fields}");
-    }
 }

@@ -26,7 +26,7 @@ fn the_search_for_a_window_begins_at_it_or_at_the_next() {
         months(3, 2, 29),
         months(12, 4, 6),
     ] {
-        for day in (-300_000..300_000).step_by(7).chain(-40_000..40_000) {
+        for day in (-300_000..300_000).step_by(97).chain(-800..800) {
             let index = every.index(day);
             assert!(every.first_day(index - 1) <= day, "{every:?} begins too late for {day}");
             assert!(every.first_day(index + 1) > day, "{every:?} begins too early for {day}");
