@@ -67,8 +67,12 @@ impl Folder {
 
     fn serve_and_log(&self, arguments: &[&str], log: Stdio) -> (Child, Api) {
         let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        serve.args(arguments).stdout(Stdio::piped()).stderr(log);
-        let mut server = serve.spawn().unwrap();
+        serve.args(arguments).stderr(log);
+        Self::begin(&mut serve)
+    }
+
+    fn begin(serve: &mut Command) -> (Child, Api) {
+        let mut server = serve.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap();
@@ -617,6 +621,23 @@ fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert!(log.lines().count() > 1 && log.contains(" WARN redis: "), "{log}");
+}
+
+#[test]
+fn only_a_caller_for_administration_is_told_which_redis_is_down() {
+    let folder = Folder::new();
+    let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.args(["--redis", "redis://127.0.0.1:1"]).env("TIDEGATE_ADMIN_TOKEN", "admin");
+    let (mut server, api) = Folder::begin(serve.stderr(Stdio::null()));
+    let admin = api.with(Some("admin"));
+    let checked = admin.check("api", "k", 1, None);
+    let [status, whole] = ["/v1/status", "/v1/status?keys=clear"].map(|call| admin.get(call, &[]));
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(checked.get("degraded"), "the store is unavailable", "{checked:?}");
+    assert_eq!(status.get("store")["last_error"], "the store is unavailable", "{status:?}");
+    let whole = whole.get("store")["last_error"].as_str().unwrap().to_owned();
+    assert!(whole.starts_with("redis: ") && whole.ends_with("(127.0.0.1:1)"), "{whole}");
 }
 
 #[test]
