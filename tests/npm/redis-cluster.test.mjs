@@ -20,6 +20,8 @@ const CLIENTS = clusterClients(nodes);
 
 const limits = [{ algorithm: "token_bucket", name: "own", capacity: 5, rate: "1/h" }, { algorithm: "token_bucket", name: "all", capacity: 1_000, rate: "1/h", depth: 1 }];
 
+const sum = (numbers) => numbers.reduce((sum, number) => sum + number, 0);
+
 /** How many calls of the script each master has had. */
 const calls = () => Promise.all(nodes.map(async ({ admin }) => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin.info("commandstats"))?.[1] ?? 0)));
 
@@ -46,6 +48,21 @@ for (const [name, connected] of Object.entries(CLIENTS)) {
     await limiter.close();
   });
 }
+
+test("a decision is one call, whichever master had the last one", async (t) => {
+  const { client, end } = await CLIENTS.ioredis();
+  t.after(end);
+  const limiter = new RedisLimiter({ limits }, client, { prefix: "alone:", deadline: "5s" });
+  const keys = Array.from({ length: 30 }, (_, place) => `org-${place}`);
+  const ask = async () => {
+    for (const key of keys) assert.equal((await limiter.check(key)).degraded, undefined);
+  };
+  await ask(); // of each master the script is new, or the key
+  const before = sum(await calls());
+  await ask();
+  assert.equal(sum(await calls()) - before, keys.length);
+  await limiter.close();
+});
 
 test("masters that know no flags of scripts, as those of Redis 6.2, get a call for each slot", async (t) => {
   const { client, end } = await CLIENTS.ioredis();

@@ -4,13 +4,15 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::Options;
 
 use super::recovery::Recovery;
-use super::slot::Master;
+use super::slot::{Master, Masters};
 
 /// What decides on the states of one server.
 #[derive(Debug)]
 pub(super) struct Server {
     /// Its number. Each number has one server.
     pub(super) number: Master,
+    /// The slot of a Cluster that it was last asked about.
+    slot: u16,
     pub(super) authority: Authority<usize, String>,
     pub(super) recovery: Recovery,
     /// How many swaps are under way.
@@ -22,21 +24,24 @@ pub(super) struct Server {
 pub(super) struct Servers(pub(super) Vec<Server>);
 
 impl Servers {
-    /// The server of this number. A new one is a master that was not known before, so others may be gone: those that have nothing to do
-    /// are forgotten.
+    /// The server of this number, which has this slot. A new one is a master that was not known before, so others may be gone: those that
+    /// have nothing to do are forgotten.
     pub(super) fn of(
         &mut self,
-        number: Master,
+        (number, slot): (Master, u16),
         (options, nodes): (Options, Option<u64>),
+        masters: &Masters,
     ) -> &mut Server {
         let place = self.0.iter().position(|server| server.number == number).unwrap_or_else(|| {
-            self.0.retain(Server::is_busy);
+            let is_there = |server: &Server| masters.master(server.slot) == server.number;
+            self.0.retain(|server| server.is_busy() || is_there(server));
             let (authority, recovery) = (Authority::new(options), Recovery::default());
-            let mut server = Server { number, authority, recovery, swaps: 0 };
+            let mut server = Server { number, slot, authority, recovery, swaps: 0 };
             server.handle_nodes(nodes);
             self.0.push(server);
             self.0.len().saturating_sub(1)
         });
+        self.0[place].slot = slot;
         &mut self.0[place]
     }
 
@@ -64,26 +69,27 @@ mod tests {
     use tidegate_gate::{Micros, Policy, Resolved, Timestamp};
     use tidegate_tier::authority::Queued;
 
-    use super::{Options, Servers};
+    use super::{Masters, Options, Server, Servers};
 
     #[test]
-    fn a_new_server_takes_the_place_of_those_with_nothing_to_do() {
-        let numbers =
-            |servers: &Servers| servers.0.iter().map(|server| server.number).collect::<Vec<_>>();
+    fn a_new_server_takes_the_place_of_those_that_are_gone_and_have_nothing_to_do() {
         let policy = r#"{"limits":[{"algorithm":"fixed_window","limit":2,"period":"1m"}]}"#;
         let policy = Arc::new(Policy::parse("login", policy).unwrap());
-        let (mut servers, new) = (Servers::default(), (Options::default(), None));
-        servers.of(1, new).recovery.await_back("a".into(), Micros(0));
-        servers.of(2, new).swaps = 1;
+        let mut servers = Servers::default();
+        of(&mut servers, 1).recovery.await_back("a".into(), Micros(0));
+        of(&mut servers, 2).swaps = 1;
         let (resolved, now) = (Resolved::new(&policy, "a").unwrap(), Timestamp(7));
         let asked = Queued { resolved, now, operation: 1.into(), at: Micros(0), token: 0 };
-        servers.of(3, new).authority.ask(asked);
-        servers.of(4, new);
-        servers.of(5, new);
-        assert_eq!(numbers(&servers), [1, 2, 3, 5]);
-        servers.of(4, new);
-        assert_eq!(numbers(&servers), [1, 2, 3, 4]);
-        servers.of(4, new);
-        assert_eq!(numbers(&servers), [1, 2, 3, 4], "it is known");
+        of(&mut servers, 3).authority.ask(asked);
+        for (number, expected) in [(4, [1, 2, 3, 4]), (5, [1, 2, 3, 5]), (5, [1, 2, 3, 5])] {
+            of(&mut servers, number);
+            let numbers = servers.0.iter().map(|server| server.number);
+            assert_eq!(numbers.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    /// A server, while nobody knows the master of a slot.
+    fn of(servers: &mut Servers, number: u32) -> &mut Server {
+        servers.of((number, 0), (Options::default(), None), &Masters(None))
     }
 }

@@ -129,17 +129,18 @@ impl Tier {
 
     /// Asks the authority of the server that has the key.
     fn queue(&mut self, asked: Queued<usize>) {
-        let (number, new) = (self.master(&asked.resolved), (self.options, self.presence.nodes()));
-        self.servers.of(number, new).authority.ask(asked);
+        let new = (self.options, self.presence.nodes());
+        self.servers.of(self.master(&asked.resolved), new, &self.masters).authority.ask(asked);
     }
 
-    /// The server that has the key.
-    fn master(&self, resolved: &Resolved) -> Master {
+    /// The server that has the key, and the key's slot.
+    fn master(&self, resolved: &Resolved) -> (Master, u16) {
         if !self.masters.are_cluster() {
-            return 0;
+            return (0, 0);
         }
         let name = blob::partition_name(resolved.policy(), resolved.key());
-        self.masters.master(self.masters.slot([&*self.prefix, &*name].concat().as_bytes()))
+        let slot = self.masters.slot([&*self.prefix, &*name].concat().as_bytes());
+        (self.masters.master(slot), slot)
     }
 
     /// The next answer to a caller, and the caller's token.
