@@ -87,7 +87,7 @@ fn units_are_counted_in_parts_of_six_seconds() {
     assert_eq!(state.offered_in_part(), 0);
     for (admitted, suppressed, offered) in [(5, 0, 5), (2, 4, 11)] {
         let report = Report { offered_at: Timestamp(START + SECOND), admitted, suppressed };
-        let _ = config.report(&mut state, Timestamp(START + SECOND), report);
+        config.report(&mut state, Timestamp(START + SECOND), report);
         assert_eq!(state.offered_in_part(), offered);
     }
     config.advance(&mut state, Timestamp(START + 6 * SECOND));
