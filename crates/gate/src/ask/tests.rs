@@ -204,3 +204,19 @@ fn a_holder_returns_units_with_the_time_of_their_grant_or_none() {
         assert_eq!(budget(half), Err(AskError::HalfUnspent));
     }
 }
+
+#[test]
+fn an_operation_needs_a_limit_of_its_algorithm() {
+    let connections = r#"{"renew":{"lease":"a","count":2}}"#;
+    let budget = r#"{"budget":{"lease":"a","wants":3}}"#;
+    let report = r#"{"report":{"admitted":1,"suppressed":0}}"#;
+    for (name, json, algorithm) in [
+        ("jobs", connections, "connections"),
+        ("rate", budget, "budget"),
+        ("busy", report, "suppression"),
+    ] {
+        let missing = asked(name, json, None).map(|_| ());
+        assert_eq!(missing, Err(AskError::NoLimit { policy: "p".into(), algorithm }), "{json}");
+    }
+    assert!(asked("budget", budget, None).is_ok());
+}

@@ -1,7 +1,7 @@
 use alloc::{format, vec};
 
-use super::describe;
-use crate::{Operation, Policy, Request, Rule, Timestamp, blob};
+use super::{describe, describe_routes};
+use crate::{Operation, Policies, Policy, Request, Rule, Timestamp, blob};
 
 const POLICY: &str = "
   limits = [
@@ -96,4 +96,45 @@ fn control_characters_of_a_policy_are_escaped_and_other_letters_are_not() {
     let first = described.lines().next().unwrap();
     assert_eq!(first, "api: für \\u{1b}[31mÄnne\\nx: y\\u{7}\\u{9b} 'q'");
     assert!(described.chars().all(|char| char == '\n' || !char.is_control()), "{described:?}");
+}
+
+#[test]
+fn what_a_limit_does_beside_refusing_is_described() {
+    let window = "algorithm = 'fixed_window', limit = 5, period = '1s'";
+    let text = format!(
+        "limits = [
+           {{ name = 'a', {window}, shadow = true, warn_at = '80%' }},
+           {{ name = 'b', {window}, payer = true }},
+           {{ name = 'c', {window}, payer = true }},
+           {{ name = 'd', {window} }},
+         ]"
+    );
+    let policy = Policy::parse("p", &text).unwrap();
+    let described: alloc::vec::Vec<_> =
+        policy.limits().iter().map(|limit| limit.describe_softness()).collect();
+    let [shadow, first, next] = [
+        ", in shadow: it refuses nothing, warns at 80 %",
+        ", pays first",
+        ", pays if 1 before it have no room",
+    ];
+    assert_eq!(described, [shadow, first, next, ""]);
+}
+
+#[test]
+fn routes_are_described_with_the_paths_beside_them() {
+    let policies = "auth = 'none'\n{more}[[routes]]\nmatch = '/a/*'\nupstream = 'http://u'\n\
+        [policies.p]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
+    let routes = |more: &str| {
+        let policies = Policies::parse(&policies.replace("{more}", more)).unwrap();
+        describe_routes(policies.gateway())
+    };
+    let plain = "routes\n  /a/*: not counted, to http://u\n  the decision API is not served";
+    assert_eq!(routes("").as_deref(), Some(plain));
+    let all = routes("api_path = '/api'\nhealth_path = '/up'\n").unwrap();
+    let end = "\n  the decision API is under /api\n  the gateway's health is at /up";
+    assert!(all.ends_with(end), "{all}");
+    let none = Policies::parse(
+        "auth = 'none'\n[policies.p]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]",
+    );
+    assert_eq!(describe_routes(none.unwrap().gateway()), None);
 }

@@ -4,7 +4,9 @@ use std::vec;
 
 use proptest::prelude::*;
 use tidegate_core::lease::Id;
-use tidegate_core::shed::{Draw, Share};
+use tidegate_core::shed::suppression::Report;
+use tidegate_core::shed::utilization::Class;
+use tidegate_core::shed::{Draw, Probability, Share};
 use tidegate_core::{Micros, Timestamp};
 
 use super::request::Request;
@@ -202,5 +204,31 @@ proptest! {
                 prop_assert_eq!(limit.used(&words).is_some(), limit.kind() == Kind::Rate);
             }
         }
+    }
+}
+
+#[test]
+fn a_limit_on_leases_holds_one_for_each_request_that_takes_something() {
+    for (limit, text) in each() {
+        let needs = |request| limit.needs_lease(&request);
+        assert!(!needs(Request::of(0)), "{text}");
+        assert_eq!(needs(Request::of(1)), limit.kind() == Kind::Lease, "{text}");
+        let critical = Request { class: Class::CRITICAL, ..Request::of(1) };
+        let is_fleet = limit.algorithm() == "fleet_usage"; // high priority holds no lease
+        assert_eq!(needs(critical), limit.kind() == Kind::Lease && !is_fleet, "{text}");
+    }
+}
+
+#[test]
+fn only_a_master_of_reporters_has_a_factor() {
+    let now = Timestamp(1_700_000_000_000_000);
+    for (limit, text) in each() {
+        let mut words = vec![0; limit.words()];
+        let is_master = limit.algorithm() == "suppression";
+        let factor = |words: &[u64]| limit.factor(words, now);
+        assert_eq!(factor(&words), is_master.then_some(Probability::NEVER), "{text}");
+        let report = Report { offered_at: now, admitted: 1 << 50, suppressed: 0 };
+        limit.report(&mut words, now, report);
+        assert_eq!(factor(&words).is_some_and(|factor| factor != Probability::NEVER), is_master);
     }
 }

@@ -1,6 +1,7 @@
 //! Limits of several kinds beside each other: what each counts of a request that another limit decides.
 
 use super::*;
+use crate::decide::Effect;
 use crate::limit::{Budget, Grant, Offered, Unspent};
 use tidegate_core::shed::utilization::Class;
 
@@ -241,4 +242,36 @@ fn a_lease_lives_only_if_all_limits_that_hold_it_still_do() {
     assert_eq!(live(4, Operation::Heartbeat(id)), Some(false), "the first has let it go");
     assert_eq!(live(4, Operation::Release(id)), Some(true), "the second had it still");
     assert_eq!(live(4, Operation::Release(id)), Some(false));
+}
+
+#[test]
+fn a_lease_is_released_if_any_limit_holds_it_and_lives_if_all_do() {
+    let policy = "limits = [
+        { name = 'a', algorithm = 'concurrency', capacity = 2, time_to_live = '1m' },
+        { name = 'b', algorithm = 'concurrency', capacity = 3, time_to_live = '9s' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let (id, mut words) = (Id([0, 1]), vec![0; limits.words()]);
+    let mut effect = |seconds: u64, operation| {
+        let now = Timestamp(seconds * 1_000_000);
+        limits.operate(&mut words, now, &operation).unwrap().effect
+    };
+    let acquire = Operation::Decide(Request { lease: Some(id), ..Request::of(1) });
+    for (seconds, operation, live) in [
+        (1, Operation::Heartbeat(id), true),
+        (2, Operation::Release(id), true),
+        (2, Operation::Release(id), false),
+    ] {
+        if seconds == 1 {
+            effect(0, acquire);
+        }
+        assert_eq!(effect(seconds, operation), Effect::Lease { live }, "{operation:?}");
+    }
+    effect(2, acquire);
+    assert_eq!(
+        effect(12, Operation::Heartbeat(id)),
+        Effect::Lease { live: false },
+        "b has lost it"
+    );
+    assert_eq!(effect(12, Operation::Release(id)), Effect::Lease { live: true }, "a had it");
 }

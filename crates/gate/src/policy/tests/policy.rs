@@ -3,7 +3,7 @@
 use crate::KeySource;
 use crate::key::Pattern;
 use crate::policy::source::MAX_NAME_BYTES;
-use crate::policy::{Policies, Policy};
+use crate::policy::{Policies, Policy, PolicyError};
 use std::string::{String, ToString};
 use std::vec::Vec;
 
@@ -40,6 +40,14 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
         error.unwrap_err().message,
         "expected each name once, found \"ip:192.0.2.1/32\" twice"
     );
+}
+
+#[test]
+fn an_error_names_its_line_if_it_is_in_one() {
+    let error = Policies::parse("auth = 1").unwrap_err();
+    assert!(error.to_string().starts_with("line 1, column 8: auth: expected"), "{error}");
+    let nowhere = PolicyError { line: 0, column: 0, ..error };
+    assert!(nowhere.to_string().starts_with("auth: expected"), "{nowhere}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::format;
 use std::string::String;
 
 use super::Policies;
+use crate::policy::path::{Path, is_authority};
 
 const LIMITS: &str = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
 
@@ -324,4 +325,30 @@ limits = [{{ algorithm = 'fixed_window', limit = 10, period = '1d' }}]
     ] {
         assert_eq!(error(&fields, policy), expected, "{fields}");
     }
+}
+
+#[test]
+fn a_host_has_a_name_or_an_address_and_may_have_a_port() {
+    for good in
+        ["h", "a-b.example_1", "h:1", "h:65535", "192.0.2.1:80", "[2001:db8::1]", "[::1]:443"]
+    {
+        assert!(is_authority(good), "{good}");
+    }
+    for bad in
+        ["", ":80", "h:", "h:0", "h:65536", "h:x", "a b", "u@h", "[::1", "[::1]x", "[x]", "é"]
+    {
+        assert!(!is_authority(bad), "{bad}");
+    }
+}
+
+#[test]
+fn a_path_is_printable_and_has_no_encoded_slash() {
+    for bad in [
+        "/a b", "/é", "/a\\b", "/a#b", "/a?b", "/%zz", "/%2", "/%2F", "/%5c", "/%0a", "/a/../b",
+        "/a//",
+    ] {
+        assert!(Path::of(bad).is_err(), "{bad}");
+    }
+    let strict = |path| String::from_utf8(Path::of(path).unwrap().strict().into()).unwrap();
+    assert_eq!((strict("/a%20b/"), strict("/a/b")), ("/a b".into(), "/a/b".into()));
 }
