@@ -3,13 +3,13 @@ use std::string::String;
 use std::vec;
 
 use proptest::prelude::*;
-use tidegate_core::lease::Id;
+use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Probability, Share};
 use tidegate_core::{Micros, Timestamp};
 
-use super::request::Request;
+use super::request::{Operation, Request};
 use super::{Kind, Limit};
 use crate::policy::Policy;
 
@@ -230,5 +230,28 @@ fn only_a_master_of_reporters_has_a_factor() {
         let report = Report { offered_at: now, admitted: 1 << 50, suppressed: 0 };
         limit.report(&mut words, now, report);
         assert_eq!(factor(&words).is_some_and(|factor| factor != Probability::NEVER), is_master);
+    }
+}
+
+#[test]
+fn a_lease_is_live_until_it_is_released() {
+    let (now, id) = (Timestamp(1_700_000_000_000_000), Id([0, 1]));
+    for (limit, text) in each() {
+        let mut words = vec![0; limit.words()];
+        let mut does = |operation| limit.hold(&mut words, now, &operation);
+        if limit.kind() != Kind::Lease {
+            assert_eq!(does(Operation::Heartbeat(id)), None, "{text}");
+            continue;
+        }
+        assert_eq!(does(Operation::Heartbeat(id)), Some(Held::Unknown), "{text}");
+        let request = Request { lease: Some(id), ..Request::of(1) };
+        assert!(limit.decide(&mut words, now, &request).unwrap().is_allowed(), "{text}");
+        let mut does = |operation| limit.hold(&mut words, now, &operation);
+        assert_eq!(does(Operation::Heartbeat(id)), Some(Held::Live { cost: 1 }), "{text}");
+        assert_eq!(does(Operation::Release(id)), Some(Held::Live { cost: 1 }), "{text}");
+        assert_eq!(does(Operation::Release(id)), Some(Held::Unknown), "{text}");
+        let counts = limit.algorithm() == "connections";
+        let counted = does(Operation::Count(id, 2));
+        assert_eq!(counted, counts.then_some(Held::Live { cost: 2 }), "{text}");
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::decide::Effect;
 use crate::limit::{Budget, Grant, Offered, Unspent};
+use tidegate_core::lease::budget::Allowance;
 use tidegate_core::shed::utilization::Class;
 
 #[test]
@@ -274,4 +275,28 @@ fn a_lease_is_released_if_any_limit_holds_it_and_lives_if_all_do() {
         "b has lost it"
     );
     assert_eq!(effect(12, Operation::Release(id)), Effect::Lease { live: true }, "a had it");
+}
+
+#[test]
+fn each_effect_has_numbers_of_its_own() {
+    let (granted_at, expires_at, until) = (Timestamp(2), Timestamp(3), Timestamp(4));
+    let allowance = Allowance { left: 1, granted_at, expires_at };
+    for (effect, kind, numbers) in [
+        (Effect::Decision, 0, [0; 3]),
+        (Effect::Lease { live: false }, 1, [0; 3]),
+        (Effect::Lease { live: true }, 2, [0; 3]),
+        (Effect::Budget { returned: None, allowance }, 3, [1, 2, 3]),
+        (Effect::Budget { returned: Some(false), allowance }, 4, [1, 2, 3]),
+        (Effect::Budget { returned: Some(true), allowance }, 5, [1, 2, 3]),
+        (Effect::OtherRequest, 10, [0; 3]),
+    ] {
+        assert_eq!(effect.to_numbers(), (kind, numbers), "{effect:?}");
+    }
+    let reserved = Effect::Reserved { units: 5, until, by: None }.to_numbers();
+    assert_eq!((reserved.0, &reserved.1[..2]), (6, &[5, 4][..]));
+    let committed = |late| Effect::Committed { charged: 6, late, by: None }.to_numbers();
+    assert_eq!(
+        [committed(false), committed(true)].map(|(kind, [first, ..])| (kind, first)),
+        [(7, 6), (8, 6)]
+    );
 }
