@@ -255,3 +255,28 @@ fn a_lease_is_live_until_it_is_released() {
         assert_eq!(counted, counts.then_some(Held::Live { cost: 2 }), "{text}");
     }
 }
+
+#[test]
+fn only_a_limit_of_several_parts_names_the_part_that_makes_a_request_wait() {
+    for (limit, text) in each().filter(|(limit, _)| limit.algorithm() != "sliding_log") {
+        let words = vec![0; limit.words()];
+        assert_eq!(limit.held_by(&words, Timestamp(1_700_000_000_000_000), 1), None, "{text}");
+    }
+}
+
+#[test]
+fn a_state_with_room_for_all_places_needs_no_warning() {
+    assert_eq!(super::describe::room(5, 5), "");
+    assert!(super::describe::room(4, 5).contains("has room for 4 leases"));
+}
+
+#[test]
+fn a_shedder_has_as_many_classes_as_its_policy() {
+    let limit = "limits = [{ algorithm = 'utilization' }]";
+    for (classes, count) in [("", 2), ("classes = ['low', 'middle', 'high']", 3)] {
+        let policy = Policy::parse("p", &format!("{classes}\n{limit}")).unwrap();
+        let limit = &policy.limits().iter().next().unwrap().limit;
+        let Limit::Utilization(config) = limit else { panic!("{limit:?}") };
+        assert_eq!(u64::from(config.classes()), count - 1, "the last class is never shed");
+    }
+}

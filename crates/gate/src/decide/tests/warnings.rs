@@ -41,6 +41,20 @@ fn an_answer_warns_from_the_share_on() {
 }
 
 #[test]
+fn an_answer_says_which_limit_warns() {
+    let policy = "limits = [
+        { name = 'a', algorithm = 'fixed_window', limit = 9, period = '1m', warn_at = '50%' },
+        { name = 'b', algorithm = 'fixed_window', limit = 2, period = '1m', warn_at = '50%' },
+    ]";
+    let policy = Policy::parse("p", policy).unwrap();
+    let limits = policy.limits();
+    let mut words = vec![0; limits.words()];
+    let verdict = limits.operate(&mut words, Timestamp(1), &1_u64.into()).unwrap();
+    let warns: Vec<bool> = limits.softness(&verdict).each().take(2).map(|each| each.1).collect();
+    assert_eq!(warns, [false, true]);
+}
+
+#[test]
 fn a_share_is_exact() {
     for (limit, warn_at, least) in [
         (3, "66.6666%", 2),

@@ -43,6 +43,24 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
 }
 
 #[test]
+fn the_shards_of_a_policy_are_1_to_65536() {
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
+    for (placement, fits) in [
+        ("key", true),
+        ("shard:1", true),
+        ("shard:65536", true),
+        ("shard:65537", false),
+        ("shard:0", false),
+        ("shard:+1", false),
+        ("shard:", false),
+        ("keys", false),
+    ] {
+        let policy = Policy::parse("p", &std::format!("placement = '{placement}'\n{limits}"));
+        assert_eq!(policy.is_ok(), fits, "{placement}");
+    }
+}
+
+#[test]
 fn an_error_names_its_line_if_it_is_in_one() {
     let error = Policies::parse("auth = 1").unwrap_err();
     assert!(error.to_string().starts_with("line 1, column 8: auth: expected"), "{error}");
@@ -57,7 +75,10 @@ fn a_policy_says_what_it_was_made_of() {
     let plain = policy("");
     assert_eq!((plain.denied(), plain.allowed(), plain.is_soft()), (&[][..], &[][..], false));
     assert_eq!((plain.ipv6_prefix(), plain.cost().stated()), (64, 1));
-    assert!(plain.reservations().is_none() && !plain.reads_token());
+    assert!(plain.reservations().is_none() && !plain.reads_token() && !plain.shares_states());
+    assert_eq!(plain.describe_persistence(), None);
+    let ahead = policy("persist_ahead = { most = 2 }").describe_persistence().unwrap();
+    assert!(ahead.starts_with("a Durable Object stores up to 2 units of a key"), "{ahead}");
     assert!(plain.reads(|source| *source == KeySource::Ip), "the default");
     let full = policy(
         "deny = ['a', 'b']\nallow = ['c']\nipv6_prefix = 48\ncost = 3\nreservations = {}\n\

@@ -4,6 +4,7 @@ use std::format;
 use std::string::String;
 
 use super::Policies;
+use crate::Metering;
 use crate::policy::path::{Path, is_authority};
 
 const LIMITS: &str = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
@@ -351,4 +352,24 @@ fn a_path_is_printable_and_has_no_encoded_slash() {
     }
     let strict = |path| String::from_utf8(Path::of(path).unwrap().strict().into()).unwrap();
     assert_eq!((strict("/a%20b/"), strict("/a/b")), ("/a b".into(), "/a/b".into()));
+}
+
+#[test]
+fn an_answer_counts_by_its_status() {
+    let counts = |ranges: &str, status| {
+        let text = format!("{{\"actual\":1,\"count_if\":{{\"status\":{ranges}}}}}");
+        let metering = Metering::parse(&text).unwrap().unwrap();
+        metering.count_if().unwrap().includes(status, &|_| None)
+    };
+    for (ranges, first, last) in
+        [("401", 401, 401), ("\"500-599\"", 500, 599), ("[404, \"100-102\"]", 100, 102)]
+    {
+        assert!(counts(ranges, first) && counts(ranges, last), "{ranges}");
+        assert!(!counts(ranges, first - 1) && !counts(ranges, last + 1), "{ranges}");
+    }
+    assert!(counts("[404, \"100-102\"]", 404));
+    for wrong in ["99", "600", "\"404\"", "\"0404-0405\"", "\"404-\"", "[]", "true"] {
+        let text = format!("{{\"actual\":1,\"count_if\":{{\"status\":{wrong}}}}}");
+        assert!(Metering::parse(&text).is_err(), "{wrong}");
+    }
 }
