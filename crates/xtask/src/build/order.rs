@@ -11,9 +11,9 @@ use wasmparser::{CodeSectionReader, FunctionSectionReader, Parser, Payload, Type
 /// The bytes of a piece by which functions are compared.
 const PIECE: usize = 6;
 /// A piece in more functions than these says nothing.
-const COMMON: usize = 50;
-/// The functions with which the next one is compared. gzip finds only what repeats within 32 KB.
-const RECENT: usize = 16;
+const COMMON: usize = 25;
+/// How many bytes of functions the next one is compared with: what gzip finds again lies at most so far back.
+const RECENT: usize = 32 * 1_024;
 
 /// Moves each function behind those that it has most in common with.
 pub(super) fn by_likeness(module: &[u8]) -> Result<Vec<u8>> {
@@ -57,7 +57,7 @@ fn order(bodies: &[&[u8]]) -> Vec<usize> {
 
     // how many pieces each function has in common with the recent ones
     let mut alike = vec![0_usize; bodies.len()];
-    let mut recent = VecDeque::new();
+    let (mut recent, mut length) = (VecDeque::<usize>::new(), 0);
     let mut order = Vec::with_capacity(bodies.len());
     let mut left: BTreeSet<usize> = (0..bodies.len()).collect();
     let of = |function: usize| pieces[function].iter().filter_map(|piece| holders.get(piece));
@@ -69,9 +69,11 @@ fn order(bodies: &[&[u8]]) -> Vec<usize> {
         order.push(next);
         of(next).flatten().for_each(|function| alike[*function] += 1);
         recent.push_back(next);
-        if recent.len() > RECENT
+        length += bodies[next].len();
+        while length > RECENT
             && let Some(old) = recent.pop_front()
         {
+            length -= bodies[old].len();
             of(old).flatten().for_each(|function| alike[*function] -= 1);
         }
     }
