@@ -1,6 +1,7 @@
 use std::format;
 use std::string::ToString;
 use std::sync::Arc;
+use std::vec::Vec;
 
 use tidegate_core::shed::{Draw, Share};
 use tidegate_core::{Decision, Micros, Timestamp};
@@ -219,4 +220,71 @@ fn an_operation_needs_a_limit_of_its_algorithm() {
         assert_eq!(missing, Err(AskError::NoLimit { policy: "p".into(), algorithm }), "{json}");
     }
     assert!(asked("budget", budget, None).is_ok());
+}
+
+#[test]
+fn what_a_request_took_is_given_back() {
+    let granted = Decision::Allow { limit: 5, remaining: 3, reset_after: Micros(1) };
+    let (limit, remaining, retry_after) = (5, 3, Micros(1));
+    let refused = Decision::Deny { limit, remaining, retry_after, reset_after: retry_after };
+    let of = |decision| Verdict::listed(Timestamp(7), decision);
+    let undone = |asked: Asked, verdict: Option<Decision>| {
+        let verdict = verdict.map(of);
+        asked.undone(verdict.as_ref()).iter().map(Asked::operation).collect::<Vec<_>>()
+    };
+    let ask = |name, json| asked(name, json, Some(7)).unwrap();
+    let two = r#"{"check":{"cost":2}}"#;
+    let back = Operation::RefundOf(Grant { at: Timestamp(7), units: 2 }, 2);
+    assert_eq!(undone(ask("rate", two), Some(granted)), [back]);
+    assert_eq!(undone(ask("rate", two), None), [], "it is not known whether it took them");
+    assert_eq!(undone(ask("rate", two), Some(refused)), []);
+    assert_eq!(undone(ask("rate", r#"{"check":{"cost":0}}"#), Some(granted)), []);
+    assert_eq!(undone(ask("rate", r#"{"refund":{"units":1}}"#), Some(granted)), []);
+    let listed = Ask::parse(two).unwrap().resolve(&policy(false), "listed", &mut || None).unwrap();
+    assert_eq!(undone(listed, Some(granted)), []);
+    let lease = ask("jobs", r#"{"check":{"cost":2,"lease":"a"}}"#);
+    let release = Operation::Release(lease.resolved().lease_id("a"));
+    assert_eq!(undone(lease.clone(), Some(granted)), [back, release]);
+    assert_eq!(undone(lease, None), [release]);
+    let reserved = ask("rate", r#"{"reserve":{"cost":2,"id":"a"}}"#);
+    let commit = Operation::Commit(reserved.resolved().lease_id("a"), 0);
+    assert_eq!([undone(reserved.clone(), Some(granted)), undone(reserved, None)], [[commit]; 2]);
+}
+
+#[test]
+fn a_request_is_looked_at_as_a_peek() {
+    let check = asked("rate", r#"{"check":{"cost":2}}"#, None).unwrap();
+    let Operation::Decide(request) = check.operation() else { panic!("{check:?}") };
+    assert_eq!(check.looked().operation(), Operation::Peek(request));
+    let reset = asked("rate", r#"{"reset":{}}"#, None).unwrap();
+    assert_eq!(reset.looked(), reset);
+}
+
+#[test]
+fn some_requests_leave_something_and_some_payers_keep_all() {
+    let window = "algorithm = 'fixed_window', limit = 5, period = '1m'";
+    let payers = format!(
+        "{{ name = 'a', {window}, payer = true }}, {{ name = 'b', {window}, payer = true }}"
+    );
+    let first = format!("{{ {window}, start = 'first' }}");
+    let window = format!("{{ {window} }}");
+    let bucket = "{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }";
+    let (check, reserve) = (r#"{"check":{}}"#, r#"{"reserve":{"cost":1}}"#);
+    for (limits, more, json, leaves_nothing, keeps_units) in [
+        (window.as_str(), "", check, true, false),
+        (&first, "", check, false, false), // the window goes on
+        (bucket, "", check, false, false), // what may have flowed in
+        (bucket, "reservations = {}", check, false, false),
+        (bucket, "reservations = {}", reserve, true, false),
+        (&payers, "", check, false, true),
+        (&payers, "", r#"{"check":{"cost":0}}"#, true, false),
+        (&payers, "reservations = {}", reserve, true, false),
+        (&payers, "reservations = {}", check, false, true),
+    ] {
+        let policy = Policy::parse("p", &format!("{more}\nlimits = [{limits}]")).unwrap();
+        let ask = Ask::parse(json).unwrap();
+        let asked = ask.resolve(&policy.into(), "k", &mut || Some(7)).unwrap();
+        let found = (asked.leaves_nothing(), asked.keeps_units());
+        assert_eq!(found, (leaves_nothing, keeps_units), "{limits} {more} {json}");
+    }
 }
