@@ -288,15 +288,26 @@ fn each_effect_has_numbers_of_its_own() {
         (Effect::Budget { returned: None, allowance }, 3, [1, 2, 3]),
         (Effect::Budget { returned: Some(false), allowance }, 4, [1, 2, 3]),
         (Effect::Budget { returned: Some(true), allowance }, 5, [1, 2, 3]),
+        (Effect::Reserved { units: 5, until, by: None }, 6, [5, 4, 0]),
+        (Effect::Reserved { units: 5, until, by: Some(0) }, 6, [5, 4, 1]),
+        (Effect::Committed { charged: 6, late: false, by: None }, 7, [6, 0, 0]),
+        (Effect::Committed { charged: 6, late: true, by: Some(2) }, 8, [6, 3, 0]),
+        (Effect::Paid { by: 2 }, 9, [3, 0, 0]),
         (Effect::OtherRequest, 10, [0; 3]),
+        (Effect::Bound { part: 2 }, 11, [2, 0, 0]),
+        (Effect::Blocked { left: Micros(9) }, 12, [9, 0, 0]),
     ] {
         assert_eq!(effect.to_numbers(), (kind, numbers), "{effect:?}");
+        assert_eq!(Effect::of_numbers(kind, numbers).as_ref(), Some(&effect));
     }
-    let reserved = Effect::Reserved { units: 5, until, by: None }.to_numbers();
-    assert_eq!((reserved.0, &reserved.1[..2]), (6, &[5, 4][..]));
-    let committed = |late| Effect::Committed { charged: 6, late, by: None }.to_numbers();
-    assert_eq!(
-        [committed(false), committed(true)].map(|(kind, [first, ..])| (kind, first)),
-        [(7, 6), (8, 6)]
-    );
+    for (kind, numbers) in [
+        (0, [1, 0, 0]),
+        (7, [6, 257, 0]), // no place of a payer
+        (9, [0; 3]),
+        (10, [0, 0, 1]),
+        (11, [256, 0, 0]),
+        (13, [0; 3]),
+    ] {
+        assert_eq!(Effect::of_numbers(kind, numbers), None, "{kind} {numbers:?}");
+    }
 }

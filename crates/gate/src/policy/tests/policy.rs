@@ -1,10 +1,12 @@
 //! Errors in the rest of a policy.
 
-use crate::KeySource;
+use crate::decide::Limits;
 use crate::key::Pattern;
 use crate::policy::source::MAX_NAME_BYTES;
 use crate::policy::{Policies, Policy, PolicyError};
+use crate::{Id, Idempotency, KeySource, Resolved};
 use std::string::{String, ToString};
+use std::sync::Arc;
 use std::vec::Vec;
 
 #[test]
@@ -230,4 +232,34 @@ fn a_long_text_of_the_file_is_quoted_in_part() {
         assert!(error.path.len() <= 603, "a path of {} bytes", error.path.len());
         assert!(error.message.len() <= 800, "a message of {} bytes", error.message.len());
     }
+}
+
+#[test]
+fn a_resolved_key_says_what_it_is_and_whether_another_is_the_same() {
+    let text = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]\n\
+        deny = ['bad']\nallow = ['good']\noverrides = { vip = { limit = 9 } }";
+    let [policy, other] = ["p", "p"].map(|name| Arc::new(Policy::parse(name, text).unwrap()));
+    let of = |key: &str| Resolved::new(&policy, key).unwrap();
+    for (key, is_denied, limits) in
+        [("k", false, Some(5)), ("bad", true, None), ("good", false, None), ("vip", false, Some(9))]
+    {
+        assert_eq!(of(key).is_denied(), is_denied, "{key}");
+        assert_eq!(of(key).limits().map(Limits::capacity), limits, "{key}");
+        assert_eq!(of(key).rule_number(), policy.rule_number(key), "{key}");
+    }
+    let address = of("ip:2001:db8::7");
+    assert_eq!((address.key(), address.written_key()), ("ip:2001:db8::/64", "ip:2001:db8::7"));
+
+    let idempotency = Idempotency { id: Id([0, 1]), request: 7 };
+    let known = of("k").known_by(idempotency);
+    assert_eq!(known.idempotency(), Some(idempotency));
+    assert_eq!(known.without_idempotency().idempotency(), None);
+    assert!(of("k").is_same(&of("k")) && known.is_same(&known.clone()));
+    let elsewhere = Resolved::new(&other, "k").unwrap();
+    for different in [&of("l"), &of("vip"), &known, &elsewhere] {
+        assert!(!of("k").is_same(different), "{different:?}");
+    }
+    let long = of(&"k".repeat(100));
+    assert_eq!((of("k").bytes(), known.bytes()), (0, size_of::<Idempotency>()));
+    assert!(long.bytes() >= 200, "the key and how it was written");
 }
