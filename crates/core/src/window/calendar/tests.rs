@@ -251,6 +251,10 @@ fn a_skipped_day_has_no_window_and_a_repeated_one_has_one() {
         walk.windows(2).map(|pair| u64::try_from(pair[1] - pair[0]).unwrap() / HOUR).collect();
     assert_eq!(lengths.iter().filter(|hours| **hours != 24).collect::<Vec<_>>(), [&48]);
     assert_eq!(lengths.len(), 37);
+    for hour in 200..600 {
+        let (at, window) = (Timestamp(hour * HOUR), daily.window(Timestamp(hour * HOUR)));
+        assert!(window.begin <= at && window.end.is_some_and(|end| at < end), "{hour}: {window:?}");
+    }
 }
 
 /// Shifts of up to a day, now and then several on one day.
