@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
 import { clusterClients, startCluster } from "./redis-cluster.mjs";
-import { until } from "./redis.mjs";
+import { announced, until } from "./redis.mjs";
 
 const folder = install();
 const { RedisLimiter } = await load(folder, "tidegate/redis");
@@ -135,21 +135,6 @@ for (const name of ["ioredis", "redis"]) {
 }
 
 const LIMIT = 1_000;
-
-/** Waits until the Cluster counts so many nodes, and each of them has read the count. */
-async function announced(admin, nodes) {
-  let times = {};
-  const read = async () => {
-    const found = await admin.zrange("tidegate:hosts", 0, -1, "WITHSCORES");
-    return Object.fromEntries(Array.from({ length: found.length / 2 }, (_, place) => [found[2 * place], Number(found[2 * place + 1])]));
-  };
-  await until(async () => Object.keys(times = await read()).length === nodes);
-  // a node that announces itself for the second time has read the count of the first time
-  for (let time = 0; time < 2; time++) {
-    const before = times;
-    await until(async () => Object.entries(times = await read()).every(([node, at]) => at > before[node]));
-  }
-}
 
 test("a Cluster that stops under load: two limiters and a host grant their shares, and tell the masters afterwards", async (t) => {
   const { nodes, stop } = await startCluster();

@@ -10,7 +10,7 @@ import { Redis } from "ioredis";
 
 import { startHost } from "./host.mjs";
 import { install, link, load } from "./installed.mjs";
-import { startServer, until } from "./redis.mjs";
+import { announced, startServer, until } from "./redis.mjs";
 
 const folder = install();
 link(folder, ["ioredis"]);
@@ -142,21 +142,6 @@ test("a process that is killed loses the units that it holds, and nothing is gra
 });
 
 const SHARED = { limits: [{ algorithm: "fixed_window", limit: 800, period: "365d" }], on_error: "local" };
-
-/** Waits until Redis counts so many nodes, and each of them has read the count. */
-async function announced(admin, nodes) {
-  let times = {};
-  const read = async () => {
-    const found = await admin.zrange("tidegate:hosts", 0, -1, "WITHSCORES");
-    return Object.fromEntries(Array.from({ length: found.length / 2 }, (_, place) => [found[2 * place], Number(found[2 * place + 1])]));
-  };
-  await until(async () => Object.keys(times = await read()).length === nodes);
-  // a node that announces itself for the second time has read the count of the first time
-  for (let time = 0; time < 2; time++) {
-    const before = times;
-    await until(async () => Object.entries(times = await read()).every(([node, at]) => at > before[node]));
-  }
-}
 
 /** Asks until it is refused; returns how many requests passed. */
 async function drained(check) {

@@ -29,6 +29,21 @@ export async function until(isTrue) {
   }
 }
 
+/** Waits until Redis counts so many nodes, and each of them has read the count. */
+export async function announced(admin, nodes) {
+  let times = {};
+  const read = async () => {
+    const found = await admin.zrange("tidegate:hosts", 0, -1, "WITHSCORES");
+    return Object.fromEntries(Array.from({ length: found.length / 2 }, (_, place) => [found[2 * place], Number(found[2 * place + 1])]));
+  };
+  await until(async () => Object.keys(times = await read()).length === nodes);
+  // a node that announces itself for the second time has read the count of the first time
+  for (let time = 0; time < 2; time++) {
+    const before = times;
+    await until(async () => Object.entries(times = await read()).every(([node, at]) => at > before[node]));
+  }
+}
+
 /**
  * Starts a server and connects to it. The client has the calls that the library makes.
  * Redis goes by its own clock, which no test can move, so the client removes keys by the clock of the test: a key of a script
