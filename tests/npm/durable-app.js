@@ -1,8 +1,9 @@
-// A Worker with limiters on its own Durable Objects, for the tests: a request says by which policies to decide, and what to ask.
+// A Worker with limiters on its own Durable Objects, or at a server, for the tests: a request says by which policies to decide, and what to ask.
 import "./durable-trap.js";
 import { Hono } from "hono";
 import { DurableLimiter, Keys as OwnKeys } from "tidegate/durable-objects";
 import { rateLimit } from "tidegate/hono";
+import { RemoteLimiter } from "tidegate/remote";
 
 import { replayByPromises } from "./replay.js";
 
@@ -31,8 +32,13 @@ const limiters = new Map();
 
 function limiterOf(env, policy, options, nth = 0) {
   const name = JSON.stringify([policy, options, nth]);
-  if (!limiters.has(name)) limiters.set(name, new DurableLimiter(policy, env.KEYS, options));
+  if (!limiters.has(name)) limiters.set(name, made(env, policy, options));
   return limiters.get(name);
+}
+
+function made(env, policy, options) {
+  if (options?.url === undefined) return new DurableLimiter(policy, env.KEYS, options);
+  return new RemoteLimiter({ policy, fetch: (...given) => env.SERVER.fetch(...given), ...options });
 }
 
 const told = ({ name, code, message, line }) => ({ error: { name, code, message, line } });
@@ -99,14 +105,14 @@ app.post("/run", async (c) => {
 /** Lets another request ask, and ends before its answer comes: the runtime then cancels it. */
 app.post("/leave", async (c) => {
   const { lists } = await c.req.json();
-  const limiter = limiterOf(c.env, lists[0].policy);
+  const limiter = limiterOf(c.env, lists[0].policy, lists[0].options);
   c.env.SELF.fetch("http://self/ask", { method: "POST", body: JSON.stringify(lists) }).catch(() => {});
   while (limiter.waiting === 0) await new Promise((resolve) => setTimeout(resolve, 1));
   return c.json(null);
 });
 app.post("/waiting", async (c) => {
-  const { policy, closes } = await c.req.json();
-  const limiter = limiterOf(c.env, policy);
+  const { policy, options, closes } = await c.req.json();
+  const limiter = limiterOf(c.env, policy, options);
   if (closes) void limiter.close();
   return c.json(limiter.waiting);
 });

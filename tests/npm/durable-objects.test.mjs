@@ -6,6 +6,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 import { bundle, embedded, run } from "./deployed.mjs";
+import { startHost } from "./host.mjs";
 import { install, link, load } from "./installed.mjs";
 import { readVectors } from "./vectors.mjs";
 
@@ -31,8 +32,8 @@ const modules = bundled("app", { "worker.js": read("durable-app.js"), "replay.js
 const running = [];
 after(() => Promise.all(running.map((server) => server.stop())));
 
-/** Runs isolates of the Worker, which share the objects of the first one. */
-async function start({ name = `run-${running.length}`, isolates = 1, trusts = false, of = modules } = {}) {
+/** Runs isolates of the Worker, which share the objects of the first one. They may ask the server at an address. */
+async function start({ name = `run-${running.length}`, isolates = 1, trusts = false, of = modules, address } = {}) {
   const where = join(folder, name);
   mkdirSync(join(where, "storage"), { recursive: true });
   const all = Array.from({ length: isolates }, (_, place) => `isolate${place}`);
@@ -41,11 +42,13 @@ async function start({ name = `run-${running.length}`, isolates = 1, trusts = fa
   compatibilityDate = "2026-11-01",
   bindings = [(name = "KEYS", durableObjectNamespace = ${place === 0 ? '"Keys"' : '(className = "Keys", serviceName = "isolate0")'})
     , (name = "SELF", service = "${name}")
+    ${address === undefined ? "" : ', (name = "SERVER", service = "server")'}
     ${trusts ? ', (name = "TIDEGATE_TRUST_CALLER_TIME", text = "true")' : ""}],
   ${place === 0 ? 'durableObjectNamespaces = [(className = "Keys", uniqueKey = "keys", enableSql = true)], durableObjectStorage = (localDisk = "disk")' : ""});`;
   const config = `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
-  services = [${all.map((name) => `(name = "${name}", worker = .${name})`).join(", ")}, (name = "disk", disk = (path = "${where}/storage", writable = true))],
+  services = [${all.map((name) => `(name = "${name}", worker = .${name})`).join(", ")}, (name = "disk", disk = (path = "${where}/storage", writable = true))
+    ${address === undefined ? "" : `, (name = "server", external = (address = "${address}", http = ()))`}],
   sockets = [${all.map((name) => `(name = "${name}", address = "127.0.0.1:0", http = (), service = "${name}")`).join(", ")}]);
 ${all.map(worker).join("\n")}
 `;
@@ -232,16 +235,27 @@ test("what one request gives back wakes another one, and only the first of a key
   assert.ok(await own.post("/calls") < 20);
 });
 
+/** Two requests wait for a lease, and the first one is cancelled: the second one gets the lease. */
+async function assertHoldsUpNobody({ ask, post }, policy, options) {
+  const waits = (lease) => [["waitFor", "k", { lease }]];
+  await ask(policy, [["acquire", "k", { lease: "held" }]], { options });
+  await post("/leave", { lists: [{ policy, options, calls: waits("first") }] });
+  const second = ask(policy, waits("second"), { options });
+  await ask(policy, [["release", "k", "held"]], { options });
+  assert.equal((await second)[0].lease, "second");
+}
+
 test("a request that is cancelled while it waits holds up nobody", async () => {
   const policy = { policies: { jobs: { limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1h" }] } } };
-  const { ask, post } = await start();
-  const waits = (lease) => [["waitFor", "k", { lease }]];
-  await ask(policy, [["acquire", "k", { lease: "held" }]]);
-  await post("/leave", { lists: [{ policy, calls: waits("first") }] });
-  const second = ask(policy, waits("second"));
-  await ask(policy, [["release", "k", "held"]]);
-  assert.equal((await second)[0].lease, "second");
-  assert.equal(await post("/waiting", { policy }), 0);
+  const own = await start();
+  await assertHoldsUpNobody(own, policy);
+  assert.equal(await own.post("/waiting", { policy }), 0);
+});
+
+test("nor does one that is cancelled while it waits for a server", async () => {
+  const host = await startHost('[policies.jobs]\nlimits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "1h" }]');
+  after(() => host.stop());
+  await assertHoldsUpNobody(await start({ address: host.address }), "jobs", { url: host.url, token: "secret" });
 });
 
 test("a request that can never pass, or whose limiter closes, does not wait", async () => {

@@ -108,6 +108,21 @@ test("a call ends with the caller's signal", async (t) => {
   await limiter.close();
 });
 
+test("a call that nobody ends, as one of a Worker's request that was cancelled, counts no longer than its deadline", async (t) => {
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // a request that was cancelled has no timers
+  const [limiter, closing] = [of, of].map((make) => make("http://nobody", { fetch: () => new Promise(() => {}) }));
+  void limiter.check("a");
+  void closing.check("a");
+  assert.equal(limiter.waiting, 1);
+  now += 1_101; // the deadline, and how late its timer may be
+  assert.equal(limiter.waiting, 0);
+  const closed = closing.close();
+  t.mock.timers.tick(1);
+  await closed;
+});
+
 test("a blocked event loop is no outage", async (t) => {
   const { host, url } = await start(t);
   const limiter = of(url);

@@ -26,8 +26,12 @@ export class RemoteLimiter {
   #metering;
   #server;
   #batch;
-  /** The number of calls under way. */
-  #count = 0;
+  /**
+   * When each call under way has ended. The calls of a Worker's request that was cancelled never say so.
+   *
+   * @type {Map<object, number>}
+   */
+  #ends = new Map();
   /** The requests of `waitFor`. */
   #waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US, IS_WORKER ? attend : undefined);
   /** @type {Promise<void> | undefined} */
@@ -202,7 +206,8 @@ export class RemoteLimiter {
   }
 
   get waiting() {
-    return this.#count + this.#waiting.size;
+    this.#forgetCancelled();
+    return this.#ends.size + this.#waiting.size;
   }
 
   /** @type {declared.RemoteLimiter["close"]} */
@@ -211,7 +216,9 @@ export class RemoteLimiter {
       this.#onDrained = resolve;
     });
     this.#waiting.close(closed());
-    if (this.#count === 0) this.#onDrained();
+    const last = Math.max(0, ...this.#ends.values());
+    if (last === 0) this.#onDrained();
+    else /** @type {any} */ (setTimeout(this.#onDrained, last - performance.now())).unref?.();
     return this.#closed;
   }
 
@@ -281,15 +288,24 @@ export class RemoteLimiter {
    */
   async #counted(begin, otherwise) {
     if (this.#closed !== undefined) throw closed();
-    this.#count++;
+    this.#forgetCancelled();
+    const call = {};
+    this.#ends.set(call, this.#server.end() + LATE_MS);
     try {
       return await begin();
     } catch (error) {
       if (error instanceof Away) return otherwise(error.message);
       throw error;
     } finally {
-      this.#count--;
-      if (this.#count === 0) this.#onDrained();
+      this.#ends.delete(call);
+      if (this.#ends.size === 0) this.#onDrained();
+    }
+  }
+
+  #forgetCancelled() {
+    for (const [call, end] of this.#ends) {
+      if (end > performance.now()) return;
+      this.#ends.delete(call);
     }
   }
 
@@ -376,6 +392,9 @@ function until(signal, begin) {
     begin().then(resolve, reject).finally(() => signal.removeEventListener("abort", end));
   });
 }
+
+/** How late the timer of a call's deadline may be. */
+const LATE_MS = 1_000;
 
 /** Whether this is a Cloudflare Worker, whose requests have a context each. */
 const IS_WORKER = globalThis.navigator?.userAgent === "Cloudflare-Workers";
