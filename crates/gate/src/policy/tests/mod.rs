@@ -1,8 +1,10 @@
 //! What a policy file says, and which errors it leads to.
 
 mod file;
+mod gateway;
 mod identity;
 mod limits;
+mod metering;
 mod nodes;
 mod outage;
 mod policy;

@@ -17,10 +17,15 @@ fn policy(limits: &str, rest: &str) -> Policy {
 fn nodes_ask_for_every_request_unless_the_policy_says_otherwise() {
     let strict = policy(LIMIT, "");
     assert_eq!((strict.remember(), strict.local()), (None, None));
+    assert!(!strict.lets_nodes_answer());
     assert!(strict.describe_nodes().is_empty());
     let remembers = policy(LIMIT, "remember = '2s'");
     assert_eq!((remembers.remember(), remembers.local()), (Some(Micros(2_000_000)), None));
     assert_eq!(remembers.limits(), strict.limits());
+    assert!(remembers.lets_nodes_answer());
+    for limit in [LIMIT, "{ algorithm = 'sliding_log', rates = ['10/m'] }"] {
+        assert!(policy(limit, "local = { most = 1, time = '1s' }").lets_nodes_answer(), "{limit}");
+    }
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn an_override_holds_until_its_end() {
         own("gone", "alice", r#"{"until_us": 40, "limit": 70}"#),
     ];
     let text = TimedOverride::join(FILE, &all);
+    assert_eq!([&text, FILE].map(TimedOverride::file_of), [FILE; 2]);
     for (key, now, expected) in [
         ("alice", 9, (50, None, Some(10))),
         ("alice", 10, (5, Some(10), Some(20))),
