@@ -4,9 +4,10 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use tidegate_core::lease::Id;
-use tidegate_core::{Micros, Timestamp};
+use tidegate_core::shed::Probability;
+use tidegate_core::{Decision, Micros, Timestamp};
 
-use super::{decode, encode_into, name, verdict};
+use super::{HEAD, decode, encode_into, name, to_words, verdict, words};
 use crate::decide::{Effect, Verdict};
 use crate::limit::Operation;
 use crate::policy::{Idempotency, Policy, Resolved};
@@ -18,6 +19,7 @@ const LIMITS: &str = "
     idempotency = '10m'
     limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/m' }]";
 const A: Id = Id([1, 2]);
+const ALLOWED: Decision = Decision::Allow { limit: 5, remaining: 2, reset_after: Micros(4) };
 
 fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", text).unwrap())
@@ -143,6 +145,56 @@ fn bytes_that_are_no_answer_are_an_error_and_nothing_is_taken() {
     }
     let version = BlobError::Version { found: 3, expected: 5 };
     assert_eq!(decode(&changed(0, 3)), Err(version));
+}
+
+#[test]
+fn an_answer_of_another_length_is_an_error_that_says_so() {
+    let granted = |limits: usize| Verdict {
+        limits: std::vec![ALLOWED; limits],
+        ..Verdict::listed(Timestamp(3), ALLOWED)
+    };
+    for limits in [0, 1, 3] {
+        let answer = to_words(9, Timestamp(8), &granted(limits));
+        assert_eq!(answer.len(), words(limits));
+        let mut bytes = Vec::new();
+        encode_into(&mut bytes, &answer);
+        assert_eq!(decode(&bytes), Ok(answer));
+        for wrong in [1, HEAD * 8 - 7, bytes.len() - 1] {
+            let length = BlobError::Length { found: wrong, expected: HEAD * 8 + 1 };
+            assert_eq!(decode(&bytes[..wrong]), Err(length));
+        }
+    }
+}
+
+#[test]
+fn a_verdict_is_read_back_as_it_was() {
+    let (limit, remaining, reset_after) = (5, 0, Micros(4));
+    let denied = Decision::Deny { limit, remaining, retry_after: Micros(3), reset_after };
+    let granted = Verdict::listed(Timestamp(3), ALLOWED);
+    for expected in [
+        Verdict { factor: Some(Probability::CERTAIN), ..granted.clone() },
+        Verdict { decision: denied, limits: [ALLOWED, denied].into(), ..granted.clone() },
+        granted,
+    ] {
+        let answer = to_words(9, Timestamp(8), &expected);
+        let asked = Idempotency { id: A, request: 9 };
+        assert_eq!(verdict(&answer, asked, Timestamp(7)), Some(expected));
+        assert_eq!(verdict(&answer, asked, Timestamp(8)), None);
+    }
+}
+
+#[test]
+fn a_repeat_waits_for_the_write_of_the_first_answer() {
+    let first = asked(&policy(LIMITS), "k", A, 9);
+    let mut transaction = Transaction::default();
+    let joined = transaction.join(&first);
+    transaction.load([None, None]);
+    let settled = |transaction: &mut Transaction| {
+        transaction.operate(&joined, Timestamp(7), &2.into()).unwrap().is_settled
+    };
+    assert_eq!([0; 2].map(|_| settled(&mut transaction)), [false; 2]);
+    transaction.stored(|_| Micros::ZERO);
+    assert!(settled(&mut transaction));
 }
 
 #[test]

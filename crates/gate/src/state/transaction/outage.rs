@@ -1,5 +1,8 @@
 //! A transaction of a node whose store cannot be asked: nothing of it is stored, and it goes on from what was seen last.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 
 use tidegate_core::{Micros, Timestamp};

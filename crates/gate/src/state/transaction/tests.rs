@@ -1,3 +1,5 @@
+mod open;
+
 use std::collections::BTreeMap;
 use std::format;
 use std::string::{String, ToString};
@@ -17,14 +19,14 @@ const ORG_AND_USER: &str = "limits = [
   { algorithm = 'fixed_window', name = 'org', depth = 1, limit = 3, period = '1m' },
 ]";
 
-type Store = BTreeMap<String, Vec<u8>>;
+pub(super) type Store = BTreeMap<String, Vec<u8>>;
 
-fn resolve(policy: &str, keys: &[&str]) -> Vec<Resolved> {
+pub(super) fn resolve(policy: &str, keys: &[&str]) -> Vec<Resolved> {
     let policy = Arc::new(Policy::parse("p", policy).unwrap());
     keys.iter().map(|key| Resolved::new(&policy, key).unwrap()).collect()
 }
 
-fn load(store: &Store, asked: &[Resolved]) -> (Transaction, Vec<KeySlots>) {
+pub(super) fn load(store: &Store, asked: &[Resolved]) -> (Transaction, Vec<KeySlots>) {
     let mut transaction = Transaction::default();
     let joined_keys = asked.iter().map(|resolved| transaction.join(resolved)).collect();
     let found: Vec<_> = transaction.names().map(|name| store.get(name).cloned()).collect();
@@ -32,7 +34,7 @@ fn load(store: &Store, asked: &[Resolved]) -> (Transaction, Vec<KeySlots>) {
     (transaction, joined_keys)
 }
 
-fn save(store: &mut Store, transaction: &mut Transaction) -> Vec<Due> {
+pub(super) fn save(store: &mut Store, transaction: &mut Transaction) -> Vec<Due> {
     let mut due = Vec::new();
     for used in transaction.used() {
         assert_eq!(used.found, store.get(used.name).map(Vec::as_slice));
