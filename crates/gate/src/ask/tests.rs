@@ -3,13 +3,14 @@ use std::string::ToString;
 use std::sync::Arc;
 use std::vec::Vec;
 
+use tidegate_core::lease::Id;
 use tidegate_core::shed::{Draw, Share};
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::{Ask, AskError, Asked};
 use crate::decide::Verdict;
 use crate::limit::{Budget, Grant, Operation, Request, Unspent};
-use crate::policy::Policy;
+use crate::policy::{Idempotency, Policy};
 
 const LIMITS: &str = "allow = ['listed']
 limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
@@ -249,6 +250,51 @@ fn what_a_request_took_is_given_back() {
     let reserved = ask("rate", r#"{"reserve":{"cost":2,"id":"a"}}"#);
     let commit = Operation::Commit(reserved.resolved().lease_id("a"), 0);
     assert_eq!([undone(reserved.clone(), Some(granted)), undone(reserved, None)], [[commit]; 2]);
+}
+
+#[test]
+fn a_span_is_written_in_microseconds_or_with_its_unit() {
+    let span = |written: &str| {
+        let json = format!("{{\"block\":{{\"for\":{written}}}}}");
+        match asked("rate", &json, None).unwrap().operation() {
+            Operation::Block(span) => span.0,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((span("90000000"), span("\"90s\"")), (90_000_000, 90_000_000));
+}
+
+#[test]
+fn a_repeat_is_known_if_the_policy_keeps_answers() {
+    let idempotency = Idempotency { id: Id([0, 1]), request: 7 };
+    for more in ["idempotency = '1m'", ""] {
+        let policy = Policy::parse("p", &format!("{more}\n{LIMITS}")).unwrap();
+        let ask = Ask::parse(r#"{"check":{}}"#).unwrap();
+        let asked = ask.resolve(&policy.into(), "k", &mut || None).unwrap();
+        let known = asked.known_by(idempotency);
+        match more {
+            "" => assert!(matches!(known, Err(AskError::NoIdempotency { .. })), "{known:?}"),
+            _ => assert_eq!(known.unwrap().resolved().idempotency(), Some(idempotency)),
+        }
+    }
+}
+
+#[test]
+fn only_limits_that_can_never_grant_the_cost_refuse_for_ever() {
+    let policy = "shadow = true
+        limits = [
+          { algorithm = 'fixed_window', limit = 5, period = '1m' },
+          { algorithm = 'fixed_window', limit = 9, period = '1m' },
+        ]";
+    let policy = Arc::new(Policy::parse("p", policy).unwrap());
+    let ask = Ask::parse(r#"{"check":{"cost":9}}"#).unwrap();
+    let asked = ask.resolve(&policy, "k", &mut || None).unwrap();
+    let looked = policy.limits();
+    let mut words = std::vec![0; looked.words()];
+    let verdict = looked.operate(&mut words, Timestamp(7), &asked.operation()).unwrap();
+    let said = asked.said(verdict);
+    let waits = [said.decision, said.limits[0], said.limits[1]].map(|said| said.retry_after());
+    assert_eq!(waits, [Micros::MAX, Micros::MAX, Micros::ZERO]);
 }
 
 #[test]

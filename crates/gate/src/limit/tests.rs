@@ -14,7 +14,7 @@ use super::{Kind, Limit};
 use crate::policy::Policy;
 
 /// One of each algorithm, and how it is described.
-const LIMITS: [(&str, &str); 18] = [
+const LIMITS: [(&str, &str); 19] = [
     (
         "algorithm = 'token_bucket', capacity = 5, rate = '3/s', start = 'empty'",
         "bursts of 5, then 3 every 1 s; full after 1666667 µs; empty at first",
@@ -29,6 +29,7 @@ const LIMITS: [(&str, &str); 18] = [
         "algorithm = 'calendar', limit = 5, period = 'week', week_start = 'sunday', timezone = 'Pacific/Apia'",
         "5 every calendar week from sunday on, Pacific/Apia",
     ),
+    ("algorithm = 'calendar', limit = 5, period = 'month'", "5 every calendar month, UTC"),
     (
         "algorithm = 'calendar', limit = 5, period = 'month', anchor = 31, timezone = 'Europe/Madrid'",
         "5 every calendar month from day 31 on, Europe/Madrid",
@@ -261,6 +262,82 @@ fn only_a_limit_of_several_parts_names_the_part_that_makes_a_request_wait() {
     for (limit, text) in each().filter(|(limit, _)| limit.algorithm() != "sliding_log") {
         let words = vec![0; limit.words()];
         assert_eq!(limit.held_by(&words, Timestamp(1_700_000_000_000_000), 1), None, "{text}");
+    }
+}
+
+#[test]
+fn a_log_names_the_part_that_makes_a_request_wait() {
+    let now = Timestamp(1_700_000_000_000_000);
+    for (limit, text) in each() {
+        let is_log = text.contains(" in any ");
+        let part = limit.describe_part(1);
+        assert_eq!(part.is_some(), is_log, "{text}");
+        assert!(part.is_none_or(|part| text.starts_with(&part)), "{text}");
+        let mut words = vec![0; limit.words()];
+        if is_log {
+            let all = Request::of(limit.capacity());
+            assert!(limit.decide(&mut words, now, &all).unwrap().is_allowed(), "{text}");
+            assert!(limit.held_by(&words, now, 1).is_some(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn only_a_limit_that_remembers_refusals_counts_those_of_others() {
+    let now = Timestamp(1_700_000_000_000_000);
+    let signal = Some(Share::of(100, 100));
+    let request = Request { lease: Some(Id([0, 1])), signal, ..Request::of(1) };
+    for (limit, text) in each() {
+        let [mut refused, mut waited] = [0; 2].map(|_| vec![0; limit.words()]);
+        let _ = limit.refuse(&mut refused, now, &request, true).unwrap();
+        limit.advance(&mut waited, now);
+        assert_eq!(refused != waited, limit.remembers_refusals(), "{text}");
+    }
+}
+
+#[test]
+fn a_request_that_takes_nothing_renews_no_lease() {
+    let id = Some(Id([0, 1]));
+    for (limit, text) in each().filter(|(limit, _)| limit.kind() == Kind::Lease) {
+        let mut words = vec![0; limit.words()];
+        let acquire = Request { lease: id, ..Request::of(1) };
+        assert!(limit.decide(&mut words, Timestamp(0), &acquire).unwrap().is_allowed(), "{text}");
+        let (before, later) = (words.clone(), Timestamp(1_000_000));
+        let free = Request { lease: id, ..Request::of(0) };
+        let looked = limit.peek(&words, later, &Request::of(0));
+        assert_eq!(limit.peek(&words, later, &free), looked, "{text}");
+        assert_eq!(limit.decide(&mut words, later, &free), looked, "{text}");
+        assert_eq!(words, before, "{text}");
+    }
+}
+
+#[test]
+fn the_ratio_of_two_logs_is_the_largest_of_their_rates() {
+    let log = |rates: &str| {
+        let limits = format!("limits = [{{ algorithm = 'sliding_log', rates = [{rates}] }}]");
+        let policy = Policy::parse("p", &limits).unwrap();
+        policy.limits().iter().next().unwrap().limit.clone()
+    };
+    let old = log("'10/s', '100/h'");
+    for (new, ratio) in
+        [("'10/s', '50/h'", (10, 10)), ("'10/s', '200/h'", (200, 100)), ("'5/s', '50/h'", (5, 10))]
+    {
+        assert_eq!(log(new).ratio(&old), ratio, "{new}");
+    }
+}
+
+#[test]
+fn numbers_name_no_more_payers_than_a_rule_has_limits() {
+    let (limit, _) = each().next().unwrap();
+    let read = |place: u64| {
+        let numbers = [&[place][..], &limit.parameters()].concat();
+        super::parameters::read(&[&[super::parameters::wide(numbers.len())][..], &numbers].concat())
+    };
+    for (place, payer) in
+        [(201, Some(Some(0))), (216, Some(Some(15))), (217, None), (200, Some(None))]
+    {
+        let found = read(place).ok().map(|limits| limits[0].payer);
+        assert_eq!(found, payer, "{place}");
     }
 }
 

