@@ -50,3 +50,25 @@ fn a_refusal_tells_what_is_left_after_it_was_counted() {
     let looked = limits.operate(&mut words, now, &0.into()).unwrap();
     assert_eq!(looked.decision.remaining(), 0);
 }
+
+#[test]
+fn the_answer_tells_of_the_payer_with_the_most_left_or_of_the_shortest_wait() {
+    let text = "limits = [
+      { name = 'plan', algorithm = 'fixed_window', limit = 4, period = '1h', payer = true },
+      { name = 'credits', algorithm = 'token_bucket', capacity = 9, rate = '1/s', payer = true },
+    ]";
+    let limits = Policy::parse("p", text).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut ask = |cost: u64| limits.operate(&mut words, Timestamp(0), &cost.into()).unwrap();
+    let counting = |verdict: &crate::Verdict| {
+        limits.counting(verdict).map(|(named, _)| named.name.clone()).collect::<Vec<_>>()
+    };
+    let _ = ask(5); // by the credits
+    let tied = ask(0);
+    assert_eq!((tied.decision.limit(), tied.decision.remaining()), (4, 4), "of two the first");
+    let _ = (ask(2), ask(4));
+    let granted = ask(0);
+    assert_eq!((counting(&granted), granted.decision.remaining()), (vec!["plan".into()], 2));
+    let refused = ask(3);
+    assert_eq!(counting(&refused), ["credits"], "in 3 s, though it has less left");
+}

@@ -3,6 +3,8 @@
 use super::*;
 use crate::decide::Effect;
 use crate::limit::{Budget, Grant, Offered, Unspent};
+use crate::table::{KeyHasher, Table};
+use std::string::ToString;
 use tidegate_core::lease::budget::Allowance;
 use tidegate_core::shed::utilization::Class;
 
@@ -275,6 +277,75 @@ fn a_lease_is_released_if_any_limit_holds_it_and_lives_if_all_do() {
         "b has lost it"
     );
     assert_eq!(effect(12, Operation::Release(id)), Effect::Lease { live: true }, "a had it");
+}
+
+#[test]
+fn a_lease_is_renewed_three_times_in_its_shortest_life() {
+    let lease = |name, time| {
+        format!(
+            "{{ name = '{name}', algorithm = 'concurrency', capacity = 2, time_to_live = '{time}' }}"
+        )
+    };
+    let window = "{ algorithm = 'fixed_window', limit = 5, period = '1s' }";
+    for (limits, every) in [
+        (window.to_string(), None),
+        (format!("{window}, {}", lease("a", "60s")), Some(20_000_000)),
+        (format!("{}, {}", lease("a", "60s"), lease("b", "10s")), Some(3_333_333)),
+    ] {
+        let policy = Policy::parse("p", &format!("limits = [{limits}]")).unwrap();
+        assert_eq!(policy.limits().renew_every().map(|span| span.0), every, "{limits}");
+    }
+}
+
+#[test]
+fn units_that_a_holder_gives_back_return_to_the_limits_once() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 50, period = '1h' },
+        { algorithm = 'budget', most = 20, time = '1m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut ask = |wants, left: Option<u64>| {
+        let unspent = left.map(|left| Unspent { granted_at: Timestamp(7), left });
+        let budget = Operation::Budget(Budget { holder: Id([1, 0]), wants, unspent });
+        let verdict = limits.operate(&mut words, Timestamp(7), &budget).unwrap();
+        let Effect::Budget { returned, allowance } = verdict.effect else { panic!("{verdict:?}") };
+        (returned, allowance, verdict.decision.remaining())
+    };
+    let (granted_at, expires_at) = (Timestamp(7), Timestamp(60_000_007));
+    assert_eq!(ask(9, None), (None, Allowance { left: 9, granted_at, expires_at }, 41));
+    let nothing = Allowance::default();
+    assert_eq!(ask(0, Some(9)), (Some(true), nothing, 50));
+    assert_eq!(ask(0, Some(9)), (Some(false), nothing, 50));
+}
+
+#[test]
+fn a_charge_of_nothing_changes_no_state() {
+    let limits = limits();
+    for units in [0, 1] {
+        let mut words = vec![0; limits.words()];
+        limits.operate(&mut words, Timestamp(0), &Operation::Charge(units)).unwrap();
+        assert_eq!(words == vec![0; limits.words()], units == 0);
+    }
+}
+
+#[test]
+fn a_state_with_words_too_many_is_none() {
+    let limits = limits();
+    let record = &limits.records()[0];
+    for (more, accepted) in [(0, true), (1, false), (2, false)] {
+        let words = vec![0; limits.words() + more];
+        assert_eq!(record.accepts(&words).is_ok(), accepted, "{more}");
+    }
+}
+
+#[test]
+fn a_policy_that_is_read_again_goes_on_with_its_states() {
+    let [first, second] = [THREE; 2].map(|text| Policy::parse("three", text).unwrap());
+    let mut table = Table::new(1 << 16, KeyHasher::new(1));
+    assert!(table.decide(&first, "k", Timestamp(0), 4).unwrap().is_allowed());
+    assert!(!table.decide(&second, "k", Timestamp(0), 1).unwrap().is_allowed());
+    assert_eq!(table.len(), 1);
 }
 
 #[test]

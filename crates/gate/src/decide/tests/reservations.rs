@@ -227,6 +227,7 @@ fn reservations_live_through_an_edit_that_keeps_what_was_used() {
         (bucket(100, "1/h"), fixed(80, "1h"), 20, 15, false),
         (fixed(100, "1h"), bucket(80, "1/h"), 20, 15, false),
         (bucket(100, "1/h"), bucket(20, "1/h"), 0, 0, false), // its debt is 20 at most
+        (bucket(100, "1/h"), bucket(30, "1/h"), 0, 0, true),
     ] {
         let with = |limit: &str| Keys::new(&format!("on_change = 'keep'\nlimits = [{limit}]"), "");
         let mut keys = with(&old);

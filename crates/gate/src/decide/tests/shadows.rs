@@ -55,7 +55,10 @@ fn a_limit_in_shadow_refuses_nothing_and_takes_nothing_that_it_would_refuse() {
         let left: Vec<_> = each(&looked.unwrap()).into_iter().map(|(_, left)| left).collect();
         assert_eq!(left, said.map(|(_, left)| left), "{cost}");
     }
-    assert!(limits.are_soft() && !self::limits(&TWO.replace(", shadow = true", "")).are_soft());
+    let open = self::limits(&TWO.replace(", shadow = true", ""));
+    let verdict = open.operate(&mut vec![0; open.words()], Timestamp(7), &1_u64.into()).unwrap();
+    assert_eq!(open.softness(&verdict).would_allow(true), None, "no limit is in shadow");
+    assert!(limits.are_soft() && !open.are_soft());
     assert_eq!(limits.capacity(), 3, "the cost is bounded by what refuses");
     let never = limits.operate(&mut words, Timestamp(7), &3_u64.into()).unwrap().limits[1];
     assert_eq!(never.retry_after(), Micros::MAX);
@@ -228,6 +231,8 @@ fn a_refund_returns_nothing_that_a_limit_in_shadow_cannot_have_taken() {
     assert!(key.ask(1, r#"{"check":{"cost":2}}"#).decision.is_allowed());
     key.ask(1, r#"{"refund":{"units":3}}"#);
     assert_eq!(key.left(1), [3, 0]);
+    key.ask(1, r#"{"refund":{"units":2}}"#);
+    assert_eq!(key.left(1), [3, 2], "the limit in shadow can have taken 2");
 }
 
 /// Limits of every kind that may be in shadow.

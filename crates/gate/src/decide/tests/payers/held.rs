@@ -232,6 +232,30 @@ fn a_reservation_that_is_repeated_at_a_higher_cost_answers_as_the_first() {
 }
 
 #[test]
+fn a_reservation_that_is_repeated_under_a_penalty_is_refused_and_stays() {
+    let text = "limits = [
+      { name = 'plan', algorithm = 'fixed_window', limit = 4, period = '1m', payer = true },
+      { name = 'credits', algorithm = 'fixed_window', limit = 4, period = '1m', payer = true },
+      { algorithm = 'penalty', refusals = 1, within = '1m', duration = '1m' },
+    ]
+    reservations = {}";
+    let limits = limits(text);
+    let mut words = vec![0; limits.words()];
+    let mut ask = |act: Act| {
+        let verdict = limits.operate(&mut words, at(0), &act.operation()).unwrap();
+        (verdict.decision.is_allowed(), verdict.effect)
+    };
+    let reserved = ask(Act::Reserve(1, 3)).1;
+    assert!(matches!(reserved, Effect::Reserved { units: 3, by: Some(0), .. }));
+    assert_eq!(ask(Act::Reserve(1, 3)), (true, reserved));
+    assert_eq!(ask(Act::Check(4)), (true, Effect::Paid { by: 1 }));
+    assert!(!ask(Act::Check(4)).0, "no payer has room, and the penalty begins");
+    assert_eq!(ask(Act::Reserve(1, 3)), (false, Effect::Decision));
+    let committed = Effect::Committed { charged: 3, late: false, by: Some(0) };
+    assert_eq!(ask(Act::Commit(1, 3)), (true, committed));
+}
+
+#[test]
 fn a_late_commit_charges_the_first_payer_with_room_or_the_last() {
     let limits = limits(LARGE);
     let mut words = vec![0; limits.words()];

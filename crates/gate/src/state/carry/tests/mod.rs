@@ -288,6 +288,61 @@ fn an_override_starts_afresh_and_leaves_what_was_there() {
     );
 }
 
+/// A limit that an edit leaves alone goes on as it was, whatever becomes of the limits beside it.
+#[test]
+fn an_edit_of_one_limit_leaves_the_state_of_another() {
+    let sliding =
+        "{ name = 'a', algorithm = 'sliding_window', limit = 10, period = '1m', segments = 6 }";
+    let beside = |limit: u64| {
+        format!("{{ name = 'b', algorithm = 'fixed_window', limit = {limit}, period = '1d' }}")
+    };
+    let [old, new] = [20, 30].map(|limit| policy(&format!("{sliding}, {}", beside(limit)), "keep"));
+    let at = |seconds: u64| NOW.saturating_add(Micros(seconds * 1_000_000));
+    let mut stored = Stored::default();
+    for seconds in [0, 50] {
+        assert!(stored.operate(&old, "k", at(seconds), 5).decision.is_allowed());
+    }
+    assert_eq!(stored.remaining(&new, "k", at(75)), 5, "those of the first second have left");
+}
+
+#[test]
+fn what_came_back_to_a_bucket_counts_in_a_window_until_its_newest_time() {
+    let window = "{ algorithm = 'fixed_window', limit = 100, period = '1d' }";
+    let (old, new) = (policy(&bucket(100, "1/s"), "keep"), policy(window, "keep"));
+    let mut stored = Stored::default();
+    assert!(stored.operate(&old, "k", NOW, 60).decision.is_allowed());
+    let later = NOW.saturating_add(Micros(9_000_000));
+    assert_eq!(stored.remaining(&new, "k", later), 40);
+}
+
+#[test]
+fn a_window_of_a_key_ends_when_it_would_have_ended_before_the_edit() {
+    let window = |limit: u64| {
+        format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '1m', start = 'first' }}")
+    };
+    let (old, new) = (policy(&window(2), "keep"), policy(&window(3), "keep"));
+    let mut stored = Stored::default();
+    let at = |seconds: u64| NOW.saturating_add(Micros(seconds * 1_000_000));
+    for seconds in [0, 40] {
+        assert!(stored.operate(&old, "k", at(seconds), 1).decision.is_allowed());
+    }
+    let left = [59, 60].map(|seconds| stored.remaining(&new, "k", at(seconds)));
+    assert_eq!(left, [1, 3]);
+}
+
+#[test]
+fn a_share_that_was_used_stays_used_under_reservations() {
+    let of = |limit: u64| {
+        let limits =
+            format!("limits = [{{ algorithm = 'fixed_window', limit = {limit}, period = '1d' }}]");
+        Policy::parse("p", &format!("on_change = 'proportional'\nreservations = {{}}\n{limits}"))
+            .unwrap()
+    };
+    let mut stored = Stored::default();
+    assert!(stored.operate(&of(10), "k", NOW, 4).decision.is_allowed());
+    assert_eq!(stored.remaining(&of(20), "k", NOW), 12);
+}
+
 #[test]
 fn a_limit_of_another_kind_starts_afresh() {
     let leases = "{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }";
