@@ -46,6 +46,16 @@ api: no description
 }
 
 #[test]
+fn a_policy_says_where_its_objects_are() {
+    let limit = "limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }]";
+    for (placement, words) in [("key", "each key in its own object"), ("shard:16", "in 16 objects")]
+    {
+        let policy = Policy::parse("api", &format!("placement = '{placement}'\n{limit}")).unwrap();
+        assert!(describe(&policy).contains(words), "{}", describe(&policy));
+    }
+}
+
+#[test]
 fn what_nodes_may_do_without_asking_is_described_with_its_cost() {
     let text = "
       remember = '2s'

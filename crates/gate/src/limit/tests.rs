@@ -290,7 +290,9 @@ fn only_a_limit_that_remembers_refusals_counts_those_of_others() {
     for (limit, text) in each() {
         let [mut refused, mut waited] = [0; 2].map(|_| vec![0; limit.words()]);
         let _ = limit.refuse(&mut refused, now, &request, true).unwrap();
-        limit.advance(&mut waited, now);
+        for words in [&mut refused, &mut waited] {
+            limit.advance(words, now);
+        }
         assert_eq!(refused != waited, limit.remembers_refusals(), "{text}");
     }
 }

@@ -3,10 +3,13 @@
 //! A block refuses every request of a key for a time. It belongs to the record that counts by the whole key: while the key is
 //! blocked, the two words of the block follow the words of the limits.
 
+#[cfg(test)]
+mod tests;
+
 use smallvec::SmallVec;
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::block::Block;
-use tidegate_core::{Decision, Micros, Timestamp};
+use tidegate_core::{Decision, Timestamp};
 
 use crate::decide::{Effect, Limits, Record, RecordWords, Verdict};
 use crate::limit::{Budget, Operation, OperationError};
@@ -76,7 +79,7 @@ impl KeyState {
                 if !limits.records().iter().any(Record::keeps_block) {
                     return Err(OperationError::NoWholeKey);
                 }
-                *block = (*span > Micros::ZERO).then(|| Block::new(now, *span));
+                *block = Some(Block::new(now, *span)); // of no span: it is over below
             }
             Operation::Reset(_) => *block = None,
             _ => {}
@@ -86,10 +89,7 @@ impl KeyState {
             if !operation.is_peek() {
                 *block = block.filter(|block| !block.is_over(now));
             }
-            return match operation {
-                Operation::Block(_) => limits.operate(words, now, &Operation::from(0)),
-                _ => decide(limits, words),
-            };
+            return decide(limits, words);
         };
         // a check or a peek is refused, also at cost 0; the other operations report what has happened
         let asks = matches!(
@@ -103,7 +103,6 @@ impl KeyState {
                 limits.operate(words, now, operation)?;
                 limits.operate(words, now, &Operation::Peek(request.peek()))?
             }
-            Operation::Block(_) => limits.operate(words, now, &Operation::from(0))?,
             // a holder may give units back, and gets no others
             Operation::Budget(budget) => {
                 limits.operate(words, now, &Operation::Budget(Budget { wants: 0, ..*budget }))?

@@ -208,6 +208,21 @@ fn without_the_field_or_on_a_listed_key_no_answer_is_kept() {
     }
 }
 
+#[test]
+fn a_sweep_forgets_the_answers_that_are_kept_no_longer() {
+    let policy = policy(LIMITS);
+    let mut table = table(1 << 16);
+    let ask = |table: &mut Table, id: u64, now: u64| {
+        let of = asked(&policy, "k", Id([id, 0]), 9);
+        table.ask_once(&of, Timestamp(now), &Operation::Refund(1)).unwrap().at
+    };
+    assert_eq!([ask(&mut table, 1, 5), ask(&mut table, 2, 7)], [Timestamp(5), Timestamp(7)]);
+    let bytes = table.bytes();
+    table.sweep(&policy, Timestamp(600_000_005));
+    assert!(table.bytes() < bytes);
+    assert_eq!(ask(&mut table, 2, 600_000_006), Timestamp(7), "it is kept for a bit");
+}
+
 fn table(max_bytes: usize) -> Table {
     Table::new(max_bytes, KeyHasher::new(7))
 }

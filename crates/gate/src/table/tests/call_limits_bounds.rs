@@ -42,6 +42,17 @@ fn the_number_of_different_limits_is_bounded() {
     assert_eq!(add(7, 0), Err(CallLimitsError::TooMany), "every one is in use");
     assert_eq!(add(10, 0), Ok(MAX_CALL_LIMITS), "a known one");
     assert_eq!(add(7, 3_600_000_000), Ok(1), "all others have expired");
+    call_limits.clear();
+    assert_eq!(call_limits.texts().count(), 0);
+}
+
+#[test]
+fn a_text_may_have_4096_bytes() {
+    let (mut table, mut call_limits, policy) = large();
+    for (bytes, fits) in [(4_096, true), (4_097, false)] {
+        let text = format!("{:bytes$}", of(5));
+        assert_eq!(call_limits.policy(&mut table, &policy, &text, NOW).is_ok(), fits, "{bytes}");
+    }
 }
 
 /// A limit that changes with the load takes a new number each time.

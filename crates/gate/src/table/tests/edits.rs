@@ -47,6 +47,20 @@ fn an_edit_keeps_the_states_that_a_store_would_keep() {
 }
 
 #[test]
+fn a_limit_that_is_renamed_refuses_by_its_new_name() {
+    let policy = |name: &str| {
+        let limit =
+            format!("name = '{name}', algorithm = 'fixed_window', limit = 1, period = '1d'");
+        Policy::parse("p", &format!("limits = [{{ {limit} }}]")).unwrap()
+    };
+    let (from, to, mut table) = (policy("old"), policy("new"), table());
+    assert!(table.decide(&from, "k", Timestamp(0), 1).unwrap().is_allowed());
+    let (limited, _) = edited(&mut table, &from, &to).limited(Timestamp(1), 0);
+    let names: std::vec::Vec<_> = limited.iter().map(|each| each.limit.as_deref()).collect();
+    assert_eq!(names, [Some("new")]);
+}
+
+#[test]
 fn a_block_and_a_state_beyond_the_bound_are_carried_over_too() {
     let (from, to) = (policy(), policy());
     let mut table = table();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use tidegate_core::lease::Id;
+use tidegate_core::shed::Draw;
 use tidegate_core::{Micros, Timestamp};
 
 use super::super::{KeyHasher, Table};
@@ -52,6 +53,27 @@ fn leases_stay_as_they_are_when_units_are_set() {
     let said = table.set_used(&policy, "k", NOW.saturating_add(Micros(9)), 2).unwrap();
     let remaining: Vec<u64> = said.limits.iter().map(|said| said.remaining()).collect();
     assert_eq!(remaining, [1, 3]);
+}
+
+#[test]
+fn a_key_is_limited_by_its_leases_and_by_no_chance() {
+    let lease = Request { lease: Some(Id([1, 1])), ..Request::of(1) };
+    for (limit, request, is_limited) in [
+        ("algorithm = 'concurrency', capacity = 1, time_to_live = '1m'", lease, true),
+        ("algorithm = 'concurrency', capacity = 2, time_to_live = '1m'", lease, false),
+        // at three times its limit it suppresses some requests
+        (
+            "algorithm = 'suppression', rate = '1/s'",
+            Request { draw: Draw(u32::MAX), ..Request::of(30) },
+            false,
+        ),
+    ] {
+        let policy = policy(&std::format!("limits = [{{ {limit} }}]"));
+        let mut table = table();
+        let _ = table.operate(&policy, "k", NOW, request).unwrap();
+        let (found, _) = table.limited(NOW.saturating_add(Micros(6_000_000)), 0);
+        assert_eq!(!found.is_empty(), is_limited, "{limit}");
+    }
 }
 
 #[test]

@@ -38,18 +38,22 @@ fn every_key_is_found_once_however_many_there_are() {
     let policy = policy();
     let mut table = filled(&policy, KEYS);
     assert_eq!(table.len(), usize::try_from(KEYS).unwrap());
+    let bytes = table.bytes();
+    table.sweep(&policy, Timestamp(1));
+    assert_eq!(table.bytes(), bytes, "all are in use");
     for number in 0..KEYS {
         assert!(refuses(&mut table, &policy, number, 0), "key {number}");
     }
-    let (mut found, mut place) = (BTreeSet::new(), Some(0));
+    let (mut found, mut place, mut calls) = (BTreeSet::new(), Some(0), 0);
     while let Some(from) = place {
+        calls += 1;
         let (limited, next) = table.limited(Timestamp(0), from);
         for each in limited {
             assert!(found.insert(each.key), "no key twice");
         }
         place = next;
     }
-    assert_eq!(found.len(), table.len());
+    assert_eq!((found.len(), calls), (table.len(), 8), "a call for each part");
     let restored = table
         .restored(&Arc::new(policy.clone()), &table.dump(&policy, &CallLimits::default()).unwrap());
     let (mut restored, ..) = restored.unwrap();

@@ -5,8 +5,9 @@ use std::string::{String, ToString};
 
 use tidegate_core::{Micros, Timestamp};
 
-use super::super::{Entry, KeyHasher, Table, TableError};
+use super::super::{Entry, KeyHasher, Table, TableError, entries};
 use super::{policy, table};
+use crate::key::Depth;
 use crate::limit::Operation;
 use crate::policy::Policy;
 
@@ -38,6 +39,26 @@ fn blocks_of_known_keys_stay_within_the_bound() {
     };
     let blocked = (0..keys).take_while(|count| block(*count)).count();
     assert!(0 < blocked && blocked < keys, "{blocked} of {keys}");
+}
+
+#[test]
+fn a_table_fills_its_bound_to_the_last_byte() {
+    let (policy, most) = (policy(), entries::least_bytes());
+    for (most, fits) in [(most, true), (most - 1, false)] {
+        let mut table = Table::new(most, KeyHasher::new(1));
+        assert_eq!(table.decide(&policy, "k", Timestamp(0), 1).is_ok(), fits);
+    }
+}
+
+#[test]
+fn an_operation_that_leaves_a_fresh_state_leaves_no_entry() {
+    let (policy, mut table) = (policy(), table());
+    for operation in [Operation::Reset(Depth::Whole), Operation::Block(Micros::ZERO)] {
+        assert!(
+            table.operate(&policy, "k", Timestamp(7), operation).unwrap().decision.is_allowed()
+        );
+        assert!(table.is_empty(), "{operation:?}");
+    }
 }
 
 #[test]
@@ -123,6 +144,8 @@ fn a_refusal_needs_no_room() {
     assert!(full.is_some_and(|users| users > 5), "half the room was left");
     let (allowed, len, _) = decide("acme/1001", 3_000);
     assert!(allowed == Ok(false) && len > refused + 10);
+    let verdict = table.operate(&policy, "acme/1002", Timestamp(3_000), 1).unwrap();
+    assert!(!verdict.decision.is_allowed());
 }
 
 #[test]
