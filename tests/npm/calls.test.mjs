@@ -141,7 +141,7 @@ test("an explanation names the limit and the rate or gap", () => {
   assert.equal(limiter.size, 2, "an explanation makes no state");
 });
 
-test("a span is a text, and only 0 needs no unit", () => {
+test("a span is a text, and only the 0 that ends a block needs no unit", () => {
   const limiter = five();
   for (const [span, us] of [["1.5s", 1_500_000], ["4 s", 4 * SECOND], ["1m30s", 90 * SECOND], ["7us", 7]]) {
     limiter.block("a", span, { now });
@@ -156,6 +156,9 @@ test("a span is a text, and only 0 needs no unit", () => {
   }
   limiter.block("a", 0, { now });
   assert.equal(limiter.check("a", { now }).allowed, true);
+  const reserving = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }], reservations: {} });
+  const message = '`timeToLive`: expected a span such as "60s", found 0 (a number)';
+  assert.throws(() => reserving.reserve("a", { timeToLive: 0 }), { code: "INVALID_REQUEST", message });
 });
 
 test("the spans of calls are those of a policy", () => {

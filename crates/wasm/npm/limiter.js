@@ -13,7 +13,7 @@ import { requireReady } from "./module.js";
 import { readPolicy } from "./reading.js";
 import { prepared } from "./prepared.js";
 import { running } from "./running.js";
-import { spanUs } from "./span.js";
+import { blockUs, spanUs } from "./span.js";
 import { Waiting } from "./waiting.js";
 
 /** @import * as declared from "./index.js" */
@@ -187,7 +187,7 @@ export class Limiter {
   /** @type {declared.Limiter["block"]} */
   block(key, span, options) {
     const read = callOptions("options", options, OPTIONS);
-    const forUs = spanUs("span", span);
+    const forUs = blockUs(span);
     return this.#operate(key, read, undefined, (native, keyBytes) => native.block(keyBytes, forUs, read.now));
   }
 

@@ -11,12 +11,18 @@ const PART = /([0-9]+)(?:\.([0-9]+))? *([a-z]+)( *)/y;
 const [LEAST_DEADLINE_US, MOST_DEADLINE_US] = [1_000, 3_600_000_000];
 
 /**
- * A span in microseconds. A number would not say its unit; only 0 needs none.
+ * How long a block lasts, in microseconds. 0 ends it.
+ *
+ * @type {(span: any) => number}
+ */
+export const blockUs = (span) => (span === 0 ? 0 : spanUs("span", span));
+
+/**
+ * A span in microseconds. A number would not say its unit.
  *
  * @type {(field: string, span: any, code?: ErrorCode) => number}
  */
 export function spanUs(field, span, code = "INVALID_REQUEST") {
-  if (span === 0) return 0;
   if (typeof span === "number") throw coded(code, `\`${field}\`: expected a span such as "60s", found ${span} (a number)`);
   if (typeof span !== "string") throw wrongType(field, code, span, 'a span such as "60s"');
   requireText(field, code, span);

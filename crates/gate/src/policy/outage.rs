@@ -77,7 +77,8 @@ impl Policy {
         };
         format!(
             "in an outage each node decides by its share of the limits, from what it last knew: they are divided by {nodes}; \
-             all nodes together grant at most what the limits grant, and one request more for each node"
+             all nodes together grant at most what the limits grant, one request more for each node, and what they had not \
+             seen of each other when it began"
         )
     }
 }

@@ -9,7 +9,7 @@ import {
 import { prepared } from "../prepared.js";
 import { AsyncGrant } from "../grant.js";
 import { running } from "../running.js";
-import { spanUs } from "../span.js";
+import { blockUs, spanUs } from "../span.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Desk } from "./desk.js";
@@ -169,7 +169,7 @@ export class FarLimiter {
   /** @type {declared.RedisLimiter["block"]} */
   block(key, span, options) {
     return this.#operate(key, "options", options, OPTIONS, () => {
-      const forUs = spanUs("span", span);
+      const forUs = blockUs(span);
       return (native) => native.block(forUs);
     });
   }

@@ -5,7 +5,7 @@ import { certain, closed, coded } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
 import { MOST_WAITERS, admissionOptions, held, requireFunction, requireKeyText, requireUnits } from "../input.js";
 import { running } from "../running.js";
-import { spanUs } from "../span.js";
+import { blockUs, spanUs } from "../span.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.js";
 import { answerOf, decisionOf, explanationOf, renewEveryUs, tookCost } from "./answer.js";
@@ -169,7 +169,7 @@ export class RemoteLimiter {
   /** @type {declared.RemoteLimiter["block"]} */
   async block(key, span, options) {
     const { signal } = calls.callOptions("options", options, OPTIONS);
-    spanUs("span", span); // the server reads it again
+    blockUs(span); // the server reads it again
     const body = bodyOf({ for: span });
     return certain(await this.#woken(key, this.#ask(signal, { method: "POST", path: `${this.#path(key)}/block`, body })));
   }

@@ -1,6 +1,7 @@
 // The options of a limiter that asks a server.
 import { coded } from "../errors.js";
-import { known, requireText, requireType } from "../input.js";
+import { known, requireText, requireType, shortened } from "../input.js";
+import { kindOf } from "../middleware/kind.js";
 import { deadlineUs } from "../span.js";
 import { Server } from "./server.js";
 
@@ -16,7 +17,10 @@ export function remoteOptions(options) {
   const { url, policy, token, deadline = "1s", onError = "closed", metering, fetch } = known("options", "INVALID_OPTION", options, names);
   requireText("options.policy", "INVALID_OPTION", policy);
   for (const [name, value] of [["fetch", fetch], ["metering", metering]]) requireType(`options.${name}`, "INVALID_OPTION", value, "function", true);
-  if (onError !== "open" && onError !== "closed") throw coded("INVALID_OPTION", '`options.onError`: expected "open" or "closed", found another value');
+  if (onError !== "open" && onError !== "closed") {
+    const found = typeof onError === "string" ? JSON.stringify(shortened(onError)) : kindOf(onError);
+    throw coded("INVALID_OPTION", `\`options.onError\`: expected "open" or "closed", found ${found}`);
+  }
   const deadlineMs = Math.ceil(deadlineUs(deadline) / 1000); // timers know no less
   return { server: new Server(baseOf(url), tokenOf(token), deadlineMs, fetch), policy, passes: onError === "open", metering };
 }
