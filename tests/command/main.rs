@@ -641,6 +641,30 @@ fn only_a_caller_for_administration_is_told_which_redis_is_down() {
 }
 
 #[test]
+fn only_a_caller_for_administration_is_told_which_keys_have_rules_of_their_own() {
+    let folder = Folder::new();
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 3, period = '1h' }]";
+    let keys = "deny = ['bot-*']\nallow = ['monitor']\noverrides = { 'vip' = { limit = 9 } }";
+    folder.write("policies.toml", format!("[policies.api]\n{limits}\n{keys}\n"));
+    let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.env("TIDEGATE_TOKEN", "decide").env("TIDEGATE_ADMIN_TOKEN", "admin");
+    let (mut server, api) = Folder::begin(serve.stderr(Stdio::null()));
+    let (decide, admin) = (api.with(Some("decide")), api.with(Some("admin")));
+    let put = admin.put("/v1/overrides/api/alice", r#"{"limit":7,"until_us":9000000000000000}"#);
+    let calls = ["/v1/status", "/v1/policies", "/metrics", "/readyz"];
+    let told = calls.map(|call| decide.get(call, &[]).text);
+    let whole = admin.get("/v1/status?keys=clear", &[]).text;
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(put.status, 200, "{put:?}");
+    for key in ["bot-", "monitor", "vip", "alice"] {
+        assert!(whole.contains(key), "{key}: {whole}");
+        assert!(told.iter().all(|told| !told.contains(key)), "{key}: {told:?}");
+    }
+    assert!(told[0].contains("\"keys or patterns with their own limits: 2\""), "{}", told[0]);
+}
+
+#[test]
 fn redis_keeps_a_state_longer_by_the_largest_difference_of_clocks() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();

@@ -11,29 +11,50 @@ use alloc::vec::Vec;
 use core::fmt::Display;
 
 use crate::decide::{Limits, OnChange, Record};
-use crate::key::Depth;
+use crate::key::{Depth, Pattern};
 use crate::limit::NamedLimit;
 use crate::policy::{Gateway, JoinedSources, KeySource, Placement, Policy};
 use crate::state::blob;
 
-/// Describes a policy in sentences, each on a line.
+/// Describes a policy in sentences, each on a line. They name the keys of overrides and lists.
 #[must_use]
 pub fn describe(policy: &Policy) -> String {
-    let description = policy.description().unwrap_or("no description");
-    let mut text = format!("{}: {}\n", policy.name(), printable(description));
-    text.push_str(&limits(policy.limits(), "  "));
+    let mut rules = String::new();
     for (pattern, own) in policy.overrides() {
         let stored = stored(policy, own);
-        text.push_str(&format!(
+        rules.push_str(&format!(
             "  {pattern} has its own limits, stored as {stored}:\n{}",
             limits(own, "    ")
         ));
     }
-    for (word, list) in [("always denied", policy.denied()), ("always allowed", policy.allowed())] {
+    for (word, list) in lists(policy) {
         if !list.is_empty() {
-            text.push_str(&format!("  {word}: {}\n", joined(list, ", ")));
+            rules.push_str(&format!("  {word}: {}\n", joined(list, ", ")));
         }
     }
+    sentences(policy, &rules)
+}
+
+/// [`describe`]s a policy for callers that may not know keys: overrides and lists are only counted.
+#[must_use]
+pub fn describe_without_keys(policy: &Policy) -> String {
+    let overrides = ("keys or patterns with their own limits", policy.overrides().len());
+    let lists = lists(policy).map(|(word, list)| (word, list.len()));
+    let counts = [overrides].into_iter().chain(lists).filter(|(_, count)| *count > 0);
+    let rules = counts.map(|(word, count)| format!("  {word}: {count}\n"));
+    sentences(policy, &rules.collect::<String>())
+}
+
+fn lists(policy: &Policy) -> [(&'static str, &[Pattern]); 2] {
+    [("always denied", policy.denied()), ("always allowed", policy.allowed())]
+}
+
+/// The sentences, with those about overrides and lists.
+fn sentences(policy: &Policy, rules: &str) -> String {
+    let description = policy.description().unwrap_or("no description");
+    let mut text = format!("{}: {}\n", policy.name(), printable(description));
+    text.push_str(&limits(policy.limits(), "  "));
+    text.push_str(rules);
     let sources = policy.key_sources().iter().map(sources);
     let outage = policy.describe_outage();
     let placement = match policy.placement() {

@@ -42,7 +42,7 @@ pub use ask::{
     read_json,
 };
 pub use decide::{Effect, Explanation, Limits, OnChange, PersistAhead, Record, Softness, Verdict};
-pub use describe::{describe, describe_routes};
+pub use describe::{describe, describe_routes, describe_without_keys};
 pub use fnv::fnv1a;
 pub use key::{
     Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, canonical_key, check_key,

@@ -1,6 +1,6 @@
 use alloc::{format, vec};
 
-use super::{describe, describe_routes};
+use super::{describe, describe_routes, describe_without_keys};
 use crate::{Operation, Policies, Policy, Request, Rule, Timestamp, blob};
 
 const POLICY: &str = "
@@ -53,6 +53,24 @@ fn a_policy_says_where_its_objects_are() {
         let policy = Policy::parse("api", &format!("placement = '{placement}'\n{limit}")).unwrap();
         assert!(describe(&policy).contains(words), "{}", describe(&policy));
     }
+}
+
+#[test]
+fn who_may_not_know_keys_is_told_how_many_have_rules_of_their_own() {
+    let lists = "deny = ['bot-*']\nallow = ['monitor', 'ip:192.0.2.7']";
+    let policy = Policy::parse("api", &format!("{lists}\n{POLICY}")).unwrap();
+    let (whole, told) = (describe(&policy), describe_without_keys(&policy));
+    for named in ["acme/vip", "bot-*", "monitor", "192.0.2.7", "under 3fb3f012c1663886"] {
+        assert!(whole.contains(named) && !told.contains(named), "{named}: {whole}{told}");
+    }
+    let counts = "
+  keys or patterns with their own limits: 1
+  always denied: 1
+  always allowed: 2
+  by client address";
+    assert!(told.contains(counts), "{told}");
+    let plain = Policy::parse("api", &POLICY[..POLICY.find("[overrides]").unwrap()]).unwrap();
+    assert_eq!(describe_without_keys(&plain), describe(&plain));
 }
 
 #[test]
