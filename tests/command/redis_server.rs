@@ -73,6 +73,11 @@ fn an_address_that_is_not_one_of_a_redis_says_what_to_write() {
             "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `redis+unix:///PATH`, ",
         ),
         (
+            "redis://hunter2:127.0.0.1:17010",
+            "redis://…",
+            "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`",
+        ),
+        (
             "redis://127.0.0.1?db=2",
             "redis://127.0.0.1?…",
             "expected only `protocol=2` or `3` after `?`, and no `#`",

@@ -96,21 +96,35 @@ pub(crate) fn say(line: &str) -> Result<()> {
 #[error("standard output is closed")]
 pub(crate) struct OutputClosed;
 
-/// A URL to show to people. `…` replaces the parts that may contain a password: the part before the last `@`,
-/// and the query.
+/// A URL to show to people. `…` replaces the parts that may contain a password: the part before the last `@`, the query, and
+/// what is no list of hosts, because an `@` may have been forgotten.
 pub(crate) fn without_password(url: &str) -> String {
     let (place, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
     if query.contains('@') {
         return "…".to_owned(); // the `?` or the `@` may belong to the password
     }
     let query = query.get(..1).map_or(String::new(), |mark| format!("{mark}…"));
-    let Some((before, host)) = place.rsplit_once('@') else { return format!("{place}{query}") };
-    let is_scheme =
-        |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'+');
-    match before.split_once("://").map(|(scheme, _)| scheme).filter(is_scheme) {
-        Some(scheme) => format!("{scheme}://…@{host}{query}"),
-        None => format!("…@{host}{query}"),
+    let is_scheme = |text: &str| text.bytes().all(|it| it.is_ascii_alphabetic() || it == b'+');
+    let (scheme, rest) = match place.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
+        _ => (String::new(), place),
+    };
+    let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(_, hosts)| ("…@", hosts));
+    match hosts.split(',').all(is_host) {
+        true => format!("{scheme}{user}{hosts}{query}"),
+        false => format!("{scheme}…"),
     }
+}
+
+/// Whether this may be `HOST`, `HOST:PORT` or, for a socket, nothing, and a path.
+fn is_host(text: &str) -> bool {
+    let (server, path) = text.split_once('/').unwrap_or((text, ""));
+    let (host, port) = match server.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (server, "0"),
+    };
+    let is_name = !host.contains(':') || host.starts_with('['); // an address of IPv6 has brackets
+    is_name && port.parse::<u16>().is_ok() && !path.contains(':')
 }
 
 #[cfg(test)]
@@ -135,7 +149,20 @@ mod tests {
             ("redis://user:sec?ret@h", "…"),
             ("secret@h:6379", "…@h:6379"),
             ("redis:secret@h:6379", "…@h:6379"),
-            ("secret@x://h", "…@x://h"),
+            ("secret@x://h", "…"),
+            ("redis://secret:127.0.0.1:17010", "redis://…"),
+            ("redis://:secret:127.0.0.1:17010/2?protocol=3", "redis://…"),
+            ("redis://sec/ret:127.0.0.1:17010", "redis://…"),
+            ("redis:secret:h:6379", "…"),
+            ("secret:h:6379", "…"),
+            ("rediss+cluster://secret:a:1,b:2", "rediss+cluster://…"),
+            ("redis+cluster://user:secret@a:1,user:secret:b:2", "redis+cluster://…"),
+            (
+                "redis+cluster://user:secret@a:1,[::1]:2,[::2]",
+                "redis+cluster://…@a:1,[::1]:2,[::2]",
+            ),
+            ("redis+sentinel://secret:a:1,b/mymaster/2", "redis+sentinel://…"),
+            ("redis+sentinel://a:1,b/mymaster/2", "redis+sentinel://a:1,b/mymaster/2"),
             ("user:secret://x@h", "…@h"),
         ] {
             assert_eq!(without_password(url), shown, "{url}");
