@@ -213,11 +213,15 @@ async fn what_happens_late_on_a_replaced_connection_does_not_end_its_successor()
 async fn a_server_that_cannot_be_reached_is_named_without_user_and_password() {
     let closed = TcpSocket::new_v4().unwrap(); // has a port, and does not listen
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = closed.local_addr().unwrap();
+    let address = closed.local_addr().unwrap().to_string();
     for scheme in ["redis", "redis+cluster"] {
-        let url = format!("{scheme}://user:5ECRET@{address}");
-        let store = Redis::new(&url, RedisOptions::default()).unwrap();
-        let error = store.ping().await.unwrap_err().to_string();
-        assert!(error.contains(&format!("({address})")) && !error.contains("5ECRET"), "{error}");
+        for address in [&*address, "name.invalid:6379"] {
+            let url = format!("{scheme}://user:5ECRET@{address}");
+            let store = Redis::new(&url, within(Duration::from_secs(10))).unwrap();
+            let error = store.ping().await.unwrap_err().to_string();
+            assert!(error.ends_with(&format!("({address})")), "{error}");
+            assert_eq!(error.matches(address).count(), 1, "{error}");
+            assert!(!error.contains("5ECRET"), "{error}");
+        }
     }
 }

@@ -77,6 +77,8 @@ async fn another_database_needs_the_right_to_select_it() {
     set_user(&server, &documented()).await;
     let error = ping().await.unwrap_err().to_string();
     assert!(error.contains("select"), "{error}");
+    let address = proxy.url.strip_prefix("redis://").unwrap();
+    assert!(error.ends_with(&format!("({address})")) && !error.contains("secret"), "{error}");
     set_user(&server, &[documented(), vec!["+select".to_owned()]].concat()).await;
     ping().await.unwrap();
 }
@@ -120,7 +122,9 @@ fn on_error_decides_while_the_password_is_wrong_and_redis_decides_when_it_is_rig
         let _: u64 = ask(&server, &[b"CLIENT", b"KILL", b"USER", b"tidegate"]).await;
     });
     let began = Instant::now();
-    while !host.log().contains("Password authentication failed") {
+    let address = proxy.url.strip_prefix("redis://").unwrap();
+    let failed = format!("Password authentication failed ({address})");
+    while !host.log().contains(&failed) {
         // the log takes one line a second, and the first one says that the connection broke
         host.on_error_decides();
         assert!(began.elapsed() < Duration::from_secs(30), "{}", host.log());

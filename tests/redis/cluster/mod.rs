@@ -134,6 +134,24 @@ async fn an_error_names_the_master_that_does_not_answer() {
 }
 
 #[tokio::test]
+async fn an_error_names_the_master_that_has_another_password() {
+    let cluster = masters();
+    let key = on(&policy("{ algorithm = 'fixed_window', limit = 3, period = '365d' }"), "k");
+    let (_, master) = slot(&cluster, &key).await;
+    for (index, node) in cluster.nodes().iter().enumerate() {
+        let password = if index == master { "changed" } else { "5ECRET" };
+        let _: () = ask(node, &[b"CONFIG", b"SET", b"requirepass", password.as_bytes()]).await;
+    }
+    let url = cluster.url().replace("://", "://:5ECRET@");
+    let store = Redis::new(&url, within(Duration::from_secs(10))).unwrap();
+    let error = store.operate(&key, NOW, 1).await.unwrap_err();
+    let place = format!("Password authentication failed (127.0.0.1:{})", cluster.ports()[master]);
+    assert!(error.without_key().ends_with(&place), "{error}");
+    assert!(!error.to_string().contains("5ECRET"), "{error}");
+    assert_eq!(error.summary(), "the store is unavailable", "clients learn no address");
+}
+
+#[tokio::test]
 async fn a_server_of_another_kind_says_what_to_write() {
     let (alone, cluster) = (RedisServer::start_with(["--port", "0"]).unwrap(), masters());
     let policy = policy("{ algorithm = 'fixed_window', limit = 3, period = '365d' }");

@@ -95,7 +95,7 @@ impl Connection {
         let attempt = self.attempt();
         let mut answer = pin!(async {
             let connection = attempt.connection().await.inspect_err(|_| attempt.end())?;
-            question(connection).await
+            question(connection).await.map_err(|error| with_address(error, &self.server))
         });
         let mut since = Instant::now();
         loop {

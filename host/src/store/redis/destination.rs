@@ -28,10 +28,7 @@ impl Destination {
     pub(super) async fn connect(&self, in_handshake: &AtomicBool) -> RedisResult<Open> {
         let Self { dialer, login, to } = self;
         match to {
-            To::Server(server) => {
-                let opened = dialer.connect(server, login, in_handshake).await;
-                opened.map_err(|error| with_address(error, server))
-            }
+            To::Server(server) => dialer.connect(server, login, in_handshake).await,
             To::Master(sentinels) => sentinels.connect(dialer, login, in_handshake).await,
         }
     }
@@ -62,14 +59,19 @@ pub(super) fn said_by(server: &str, answer: Value) -> Value {
     }
 }
 
-/// The error of the operating system, or that of a deadline, with the address. Other errors say what is wrong themselves.
+/// The error with the address of the server, and of the same kind.
 pub(super) fn with_address(error: RedisError, server: &dyn fmt::Display) -> RedisError {
     let own =
         error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
-    match own.and_then(|own| own.downcast_ref::<io::Error>()) {
-        Some(own) if own.raw_os_error().is_some() || own.kind() == io::ErrorKind::TimedOut => {
-            io::Error::new(own.kind(), format!("{own} ({server})")).into()
-        }
-        _ => error,
+    if let Some(own) = own.and_then(|own| own.downcast_ref::<io::Error>()) {
+        return io::Error::new(own.kind(), format!("{own} ({server})")).into();
     }
+    let said = error.clone().into_server_errors();
+    if let Some((_, said)) = said.as_deref().and_then(<[_]>::first) {
+        let said = said_by(&server.to_string(), Value::ServerError(said.clone()));
+        return said.extract_error().err().unwrap_or(error);
+    }
+    let kind = error.kind();
+    let told = error.to_string().replacen(&format!(" - {kind:?}"), "", 1);
+    (kind, "the server cannot be used", format!("{told} ({server})")).into()
 }

@@ -14,6 +14,7 @@ use redis::{
 };
 use tokio::task::JoinSet;
 
+use super::destination::with_address;
 use super::options::RedisTls;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
@@ -57,8 +58,18 @@ impl Dialer {
         })
     }
 
-    /// Says in `in_handshake` whether the server was reached and TLS is being agreed upon.
+    /// Says in `in_handshake` whether the server was reached and TLS is being agreed upon. Errors name the server.
     pub(super) async fn connect(
+        &self,
+        server: &ConnectionAddr,
+        login: &RedisConnectionInfo,
+        in_handshake: &AtomicBool,
+    ) -> RedisResult<Open> {
+        let opened = self.open(server, login, in_handshake).await;
+        opened.map_err(|error| with_address(error, server))
+    }
+
+    async fn open(
         &self,
         server: &ConnectionAddr,
         login: &RedisConnectionInfo,

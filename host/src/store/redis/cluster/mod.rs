@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 pub(super) use self::slots::slot_of;
 use self::slots::{Place, Slots, Told};
 use super::connection::Connection;
-use super::destination::{Destination, To};
+use super::destination::{Destination, To, with_address};
 use super::dialer::Dialer;
 use crate::store::error::StoreError;
 
@@ -208,7 +208,7 @@ impl Cluster {
                      instead of `redis+cluster://HOST:PORT`"
                         .to_owned(),
                 ),
-                false => RedisError::from(error).into(),
+                false => with_address(RedisError::from(error), place).into(),
             });
         }
         let told = Told::read(told, place);
