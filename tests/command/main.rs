@@ -697,6 +697,12 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
     let reply = api.check("api", key, 1, None);
     let gate = api.get("/v1/gate?policy=api&key=secret%0Aerror:%20%1B[31m", &[]);
     let reset = api.delete("/v1/keys/api/secret%0Aerror:%20%1B%5B31m");
+    let status = api.get("/v1/status", &[]);
+    let () = redis::cmd("DEL").arg(name).query(&mut connection).unwrap();
+    let () = redis::cmd("RPUSH").arg(name).arg("foreign").query(&mut connection).unwrap();
+    let of_another_type = api.check("api", key, 1, None);
+    let of_another_type_reset = api.delete("/v1/keys/api/secret%0Aerror:%20%1B%5B31m");
+    let after = api.get("/v1/status", &[]);
     let () = redis::cmd("DEL").arg(name).query(&mut connection).unwrap();
     let afresh = api.check("api", key, 0, None);
     let _ = server.kill();
@@ -704,6 +710,13 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
     assert_eq!(reply.get("degraded"), "the stored bytes are not a state of this policy");
     assert_eq!((gate.status, gate.get("detail")), (503, reply.get("degraded")));
     assert_eq!((reset.status, reset.get("detail")), (503, reply.get("degraded")));
+    assert_eq!(of_another_type.get("degraded"), reply.get("degraded"));
+    let reset = of_another_type_reset;
+    assert_eq!((reset.status, reset.get("detail")), (503, reply.get("degraded")));
+    for status in [status, after] {
+        assert_eq!(status.get("store")["answers"], true, "{status:?}");
+        assert!(status.get("store")["last_error"].is_null(), "{status:?}");
+    }
     assert_eq!(afresh.get("remaining"), 2);
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();

@@ -135,10 +135,25 @@ impl Metrics {
             Outcome::Unavailable(_) => true,
             Outcome::Decided(verdict) => verdict.degraded,
         };
+        self.set_failing(failing);
+        self.add(check, outcome) > 0 || failing
+    }
+
+    /// Counts a check that the store did not decide although it answered: what it holds is no state.
+    pub fn count_unreadable(&self, check: &Check, outcome: &Outcome) {
+        self.set_failing(false);
+        self.add(check, outcome);
+    }
+
+    fn set_failing(&self, failing: bool) {
         if self.failing.load(Ordering::Relaxed) != failing {
             self.failing.store(failing, Ordering::Relaxed); // rarely, because all threads read it
         }
-        let Some((place, _)) = counted(check, outcome) else { return failing };
+    }
+
+    /// Returns the place of the outcome; 0 for a check that is not counted.
+    fn add(&self, check: &Check, outcome: &Outcome) -> usize {
+        let Some((place, _)) = counted(check, outcome) else { return 0 };
         if let Some(counters) = self.of(check.resolved().policy().name()) {
             add(counters.outcomes.get(place));
             if warned(check, outcome) {
@@ -146,7 +161,7 @@ impl Metrics {
             }
             add(by_on_error(check, outcome).and_then(|place| counters.on_error.get(place)));
         }
-        place > 0 || failing
+        place
     }
 
     /// Whether the store answered last.

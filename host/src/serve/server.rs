@@ -205,7 +205,9 @@ impl Server {
                     Outcome::Unavailable(summary)
                 }
             };
-            if in_force.metrics.count(check, &outcome) {
+            if cause.as_ref().is_some_and(StoreError::is_unreadable) {
+                in_force.metrics.count_unreadable(check, &outcome);
+            } else if in_force.metrics.count(check, &outcome) {
                 let mut limited = self.limited();
                 limited.count(check, &outcome, now);
                 cause.iter().for_each(|cause| limited.explain(cause.without_key()));

@@ -48,7 +48,7 @@ pub enum StoreError {
     #[cfg(feature = "redis")]
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // not a `source`: the message already contains its text
-    /// Redis could not read one of these names, for example because it holds another type. Nothing was granted.
+    /// One of these names holds another type of Redis than states have. Nothing was granted.
     #[cfg(feature = "redis")]
     #[error("redis: {names:?}: {error}")]
     Unreadable {
@@ -153,15 +153,23 @@ impl StoreError {
         }
     }
 
+    /// Whether the store answered, and holds something that is no state of the policy.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.kind() == "unreadable"
+    }
+
     /// Describes the error without names and addresses, so that a server can send it to clients.
     #[must_use]
     pub const fn summary(&self) -> &'static str {
         match self {
             Self::Operation(_) => "the limits of the policy cannot do this operation",
             Self::Full { .. } | Self::Table(_) => "the store is full",
-            Self::Blob { .. } => "the stored bytes are not a state of this policy",
+            Self::Blob { .. } => UNREADABLE,
             #[cfg(feature = "redis")]
-            Self::Redis(_) | Self::Unreadable { .. } => "the store is unavailable",
+            Self::Unreadable { .. } => UNREADABLE,
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "the store is unavailable",
             Self::Address(_)
             | Self::Tls(_)
             | Self::NoPolicy(_)
@@ -172,3 +180,5 @@ impl StoreError {
         }
     }
 }
+
+const UNREADABLE: &str = "the stored bytes are not a state of this policy";

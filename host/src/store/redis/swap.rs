@@ -319,6 +319,7 @@ impl Part {
         match error {
             None if found.len() == records => SwapOutcome::Found(found),
             Some(error) if found.len() == records => SwapOutcome::Refused(found, error.into()),
+            Some(error) if error.code() != Some("WRONGTYPE") => SwapOutcome::Failed(error.into()),
             Some(error) => {
                 let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
                 SwapOutcome::Failed(StoreError::Unreadable { names: names.collect(), error })
