@@ -272,7 +272,7 @@ pub fn an_explanation_names_what_refuses_and_takes_nothing(served: &Served) {
     let refuses = "`log` refuses (100 in any 365 d): 1 of 100 are left and the request costs 2; it passes in ";
     assert!(allowed == false && text.as_str().unwrap().starts_with(refuses), "{text}");
     let [_, limit, bound, text] = explain("special", "bot-7", 1);
-    let listed = "The key is on the list `deny`, so its requests are not counted.";
+    let listed = "The key is on the list `deny`, so its requests are refused and are not counted.";
     assert_eq!((limit, bound, text), (json!(null), json!(""), json!(listed)));
     let block = served.api.post("/v1/keys/log/why/block", r#"{"for":"1d"}"#);
     assert_eq!(block.status, 200, "{block:?}");

@@ -136,7 +136,7 @@ test("an explanation names the limit and the rate or gap", () => {
   assert.equal(limiter.explain("b", { now }).allowed, true);
   assert.deepEqual([limiter.explain("bad", { now }).limitName, limiter.explain("bad", { now }).bound], [undefined, ""]);
   limiter.block("b", "1m30s", { now });
-  assert.equal(limiter.explain("b", { now }).text, "The key is blocked for another 90 s.");
+  assert.equal(limiter.explain("b", { now }).text, "The key is blocked for another 1 m 30 s.");
   assert.throws(() => limiter.explain("a", { cost: 3, now }), { code: "COST_EXCEEDS_CAPACITY" });
   assert.equal(limiter.size, 2, "an explanation makes no state");
 });

@@ -138,7 +138,7 @@ test("a request waits until Redis is back, and each second asks again", async (t
 test("an explanation of a Redis that is away has no words", async () => {
   const limiter = new RedisLimiter({ ...HOUR, allow: ["good"] }, { callBuffer: async () => { throw new Error("READONLY replica"); } });
   assert.deepEqual(await limiter.explain("a"), { allowed: false, degraded: "redis: READONLY replica" });
-  assert.equal((await limiter.explain("good")).text, "The key is on the list `allow`, so its requests are not counted.");
+  assert.equal((await limiter.explain("good")).text, "The key is on the list `allow`, so its requests pass and are not counted.");
 });
 
 test("more requests wait on a key than Redis may be asked at once, and none passes beyond the limit", async () => {

@@ -268,11 +268,14 @@ export type Ran<T> = HeldGrant & ({
 
 /** Why a request would pass or not. */
 export interface Explanation extends Answer {
-  /** The name of the limit that refuses longest, or that has the least left; absent if a list or a block decides. */
+  /**
+   * The name of the limit that refuses longest, one that decides by chance only if no other refuses; if the request passes, of the
+   * limit in shadow that would refuse it, or else of the one that has the least left. Absent if a list or a block decides.
+   */
   readonly limitName?: string;
   /** The rate, the gap or the whole limit that decides, in words; empty if a list or a block decides. */
   readonly bound: string;
-  /** A sentence for people. */
+  /** A sentence or two for people. From one second on, a wait in it is rounded up to whole seconds; `retryAfterUs` is exact. */
   readonly text: string;
 }
 

@@ -423,10 +423,12 @@ impl Asked {
         if verdict.degraded {
             return None;
         }
-        match self.resolved.limits() {
-            Some(limits) => limits.explain(verdict, self.beyond.unwrap_or(cost)),
-            None => Some(Explanation::listed(verdict.decision)),
-        }
+        let why = match self.resolved.limits() {
+            Some(limits) => limits.explain(verdict, self.beyond.unwrap_or(cost))?,
+            None => Explanation::listed(verdict.decision),
+        };
+        let in_shadow = self.resolved.policy().is_shadow() && !verdict.decision.is_allowed();
+        Some(if in_shadow { why.in_shadow("the policy") } else { why })
     }
 }
 

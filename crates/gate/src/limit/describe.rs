@@ -28,16 +28,34 @@ pub(super) fn percent(share: Share) -> String {
 
 /// Writes a span in the largest unit that is exact.
 pub(crate) fn span(span: Micros) -> String {
-    const UNITS: [(u64, &str); 5] = [
-        (86_400_000_000, "d"),
-        (3_600_000_000, "h"),
-        (60_000_000, "m"),
-        (1_000_000, "s"),
-        (1_000, "ms"),
-    ];
     let exact = UNITS.iter().find(|(micros, _)| span.0.is_multiple_of(*micros));
     match exact.and_then(|(micros, unit)| Some((span.0.checked_div(*micros)?, unit))) {
         Some((count, unit)) => format!("{count} {unit}"),
         None => format!("{} µs", span.0),
     }
 }
+
+/// Writes a wait: from one second on in whole seconds, rounded up because an earlier try is refused.
+pub(crate) fn wait(wait: Micros) -> String {
+    if wait.0 < 1_000_000 {
+        return span(wait);
+    }
+    let (mut words, mut left) = (String::new(), wait.as_secs_ceil().saturating_mul(1_000_000));
+    for (micros, unit) in UNITS {
+        let count = left.div_euclid(micros);
+        left = left.rem_euclid(micros);
+        if count > 0 {
+            let before = if words.is_empty() { "" } else { " " };
+            words.push_str(&format!("{before}{count} {unit}"));
+        }
+    }
+    words
+}
+
+const UNITS: [(u64, &str); 5] = [
+    (86_400_000_000, "d"),
+    (3_600_000_000, "h"),
+    (60_000_000, "m"),
+    (1_000_000, "s"),
+    (1_000, "ms"),
+];

@@ -35,7 +35,7 @@ pub(crate) use budget::DEFAULT_MAX_HOLDERS;
 #[cfg(feature = "timezones")]
 pub use calendar_window::zone_data;
 pub use calendar_window::{CalendarFacts, Timezone};
-pub(crate) use describe::span;
+pub(crate) use describe::{span, wait};
 pub use named::NamedLimit;
 pub(crate) use operate::KnownFor;
 pub(crate) use parameters::{read, write, write_identity};

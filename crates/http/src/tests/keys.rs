@@ -47,7 +47,7 @@ limits = [{ algorithm = 'sliding_log', name = 'log', rates = ['3/s', '4/m'] }]",
         let all = json!("3 in any 1 s and 4 in any 1 m");
         assert_eq!(words(r#"{"policy":"p","key":"k"}"#), [json!("log"), all, json!(passes)]);
     }
-    let bad = "The key is on the list `deny`, so its requests are not counted.";
+    let bad = "The key is on the list `deny`, so its requests are refused and are not counted.";
     assert_eq!(words(r#"{"policy":"p","key":"bad"}"#), [json!(null), json!(""), json!(bad)]);
     server.post("/v1/check", r#"{"policy":"p","key":"k"}"#);
     let refused = server.json("POST", "/v1/explain", r#"{"policy":"p","key":"k"}"#);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use tidegate_core::lease::Id;
-use tidegate_core::shed::Draw;
+use tidegate_core::shed::{Draw, Share};
 use tidegate_core::{Micros, Timestamp};
 
 use super::super::{KeyHasher, Table};
@@ -159,24 +159,172 @@ fn an_explanation_names_the_limit_and_its_rate_or_gap() {
     };
     assert_eq!(
         text("bad", None),
-        "The key is on the list `deny`, so its requests are not counted."
+        "The key is on the list `deny`, so its requests are refused and are not counted."
     );
     assert_eq!(
         text("good", None),
-        "The key is on the list `allow`, so its requests are not counted."
+        "The key is on the list `allow`, so its requests pass and are not counted."
     );
     let block = Operation::Block(Micros(90_000_000));
-    assert_eq!(text("b", Some(block)), "The key is blocked for another 90 s.");
+    assert_eq!(text("b", Some(block)), "The key is blocked for another 1 m 30 s.");
+}
+
+/// The explanation of a request of cost `cost`, after requests of these costs at the same time.
+fn text_after(limits: &str, costs: &[u64], cost: u64) -> Explanation {
+    let (policy, mut table) = (policy(limits), table());
+    for cost in costs {
+        let request = Request { lease: Some(Id([1, *cost])), ..Request::of(*cost) };
+        let _ = table.operate(&policy, "k", NOW, Operation::Decide(request)).unwrap();
+    }
+    explained_at(&mut table, &policy, "k", NOW, cost).0
+}
+
+const IN_SHADOW: &str =
+    "The request passes, because the policy is in shadow. Otherwise it would be refused: ";
+
+#[test]
+fn an_explanation_in_shadow_says_that_the_request_passes_and_what_would_refuse_it() {
+    let (policy, mut table) = (
+        policy(
+            "shadow = true\ndeny = ['bad']\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
+        ),
+        table(),
+    );
+    let mut text = |key, cost| explained_at(&mut table, &policy, key, NOW, cost).0.text;
+    assert_eq!(
+        text("k", 5),
+        "The request passes. After it `p` has the least left (5 in every aligned 1 m): 0 of 5."
+    );
+    let refuses = "`p` refuses (5 in every aligned 1 m): 5 of 5 are left and the request costs 6; it never passes.";
+    assert_eq!(text("k", 6), [IN_SHADOW, refuses].concat());
+    let deny = "The key is on the list `deny`, so its requests are refused and are not counted.";
+    assert_eq!(text("bad", 1), [IN_SHADOW, deny].concat());
+    table.operate(&policy, "k", NOW, Operation::Block(Micros(7_000_000))).unwrap();
+    let text = explained_at(&mut table, &policy, "k", NOW, 1).0.text;
+    assert_eq!(text, [IN_SHADOW, "The key is blocked for another 7 s."].concat());
 }
 
 #[test]
-fn an_explanation_in_shadow_says_what_would_happen_without() {
-    let shadow =
-        "shadow = true\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+fn an_explanation_names_the_limit_in_shadow_that_would_refuse_what_passes() {
+    let two = "limits = [{ name = 'now', algorithm = 'fixed_window', limit = 9, period = '1h', start = 'first' },
+        { name = 'planned', algorithm = 'fixed_window', limit = 2, period = '1m', start = 'first', shadow = true }]";
+    let why = text_after(two, &[2], 1);
     assert_eq!(
-        explained_at(&mut table(), &policy(shadow), "k", NOW, 6).0.text,
-        "`p` refuses (5 in every aligned 1 m): 5 of 5 are left and the request costs 6; it never passes."
+        why.text,
+        "The request passes, because `planned` is in shadow. Otherwise it would be refused: `planned` refuses \
+         (2 in 1 m from a key's first request on): 0 of 2 are left and the request costs 1; it passes in 1 m."
     );
+    assert_eq!(why.limit.as_deref(), Some("planned"));
+    assert!(text_after(two, &[2, 7], 1).text.starts_with("`now` refuses ("));
+    assert!(text_after(two, &[], 2).text.starts_with("The request passes. After it `now` has"));
+}
+
+#[test]
+fn an_explanation_of_what_passes_names_the_limit_whose_numbers_the_answer_has() {
+    let day = "{ name = 'day', algorithm = 'fixed_window', limit = 100, period = '24h', start = 'first' }";
+    for beside in [
+        "{ name = 'load', algorithm = 'utilization' }",
+        "{ name = 'pen', algorithm = 'penalty', refusals = 2, within = '1m', duration = '10m' }",
+        "{ name = 'one', algorithm = 'fleet_usage', capacity = 4, reserve = '50%', time_to_live = '1m' }",
+        "{ name = 'lent', algorithm = 'budget', most = 1, time = '1s' }",
+        "{ name = 'planned', algorithm = 'fixed_window', limit = 95, period = '1h', shadow = true }",
+        "{ name = 'two', algorithm = 'sliding_log', rates = ['200/h'] }",
+    ] {
+        for limits in [[beside, day], [day, beside]] {
+            let why = text_after(&std::format!("limits = [{}]", limits.join(", ")), &[90], 1);
+            assert_eq!(
+                why.text,
+                "The request passes. After it `day` has the least left (100 in 1 d from a key's first request on): 9 of 100.",
+                "{beside}"
+            );
+        }
+    }
+    let only = text_after("limits = [{ name = 'load', algorithm = 'utilization' }]", &[], 1);
+    assert_eq!((only.limit.as_deref(), &*only.text), (Some("load"), "The request passes."));
+}
+
+#[test]
+fn a_penalty_is_no_chance_and_counts_no_cost() {
+    let limits = "limits = [{ name = 'one', algorithm = 'fixed_window', limit = 1, period = '1m', start = 'first' },
+        { name = 'pen', algorithm = 'penalty', refusals = 2, within = '1m', duration = '10m' }]";
+    let terms = "after 2 refusals within 1 m refuses everything for 10 m, twice as long each time up to 10 m; \
+                 forgives after 10 m";
+    let refused = text_after(limits, &[1, 1, 1], 1);
+    assert_eq!(refused.text, std::format!("`pen` refuses ({terms}); it passes in 10 m."));
+    let peeked = text_after(limits, &[1, 1, 1], 0);
+    assert!(peeked.text.starts_with("The request passes. After it `one` has"), "{}", peeked.text);
+    let wide = limits.replace("limit = 1,", "limit = 3,");
+    let nothing = text_after(&wide, &[1, 3, 3], 0);
+    assert_eq!(nothing.limit.as_deref(), Some("pen"), "under a penalty nothing is left");
+}
+
+#[test]
+fn chance_decides_where_a_limit_sheds_and_nothing_else_refuses() {
+    let load = "{ name = 'load', algorithm = 'utilization' }";
+    let one =
+        "{ name = 'one', algorithm = 'fixed_window', limit = 1, period = '1ms', start = 'first' }";
+    let policy = policy(&std::format!("classes = ['bulk', 'vital']\nlimits = [{load}, {one}]"));
+    let mut table = table();
+    let mut shed = |later: u64, takes: bool| {
+        let at = NOW.saturating_add(Micros(later));
+        if takes {
+            let request = Request { signal: Some(Share::WHOLE), ..Request::of(1) };
+            let request = Request { draw: Draw(u32::MAX), ..request };
+            assert!(
+                table
+                    .operate(&policy, "k", at, Operation::Decide(request))
+                    .unwrap()
+                    .decision
+                    .is_allowed()
+            );
+        }
+        explained_at(&mut table, &policy, "k", at, 1).0
+    };
+    for second in 0..6 {
+        let _ = shed(second * 8_000_000, true);
+    }
+    let terms = policy.limits().iter().next().unwrap().limit.describe();
+    let why = shed(60_000_000, false);
+    assert_eq!(why.text, std::format!("`load` may refuse ({terms}); chance decides."));
+    let both = shed(60_000_000, true);
+    assert_eq!(
+        both.text,
+        "`one` refuses (1 in 1 ms from a key's first request on): 0 of 1 are left and the request costs 1; \
+         it passes in 1 ms at the earliest."
+    );
+}
+
+#[test]
+fn a_lease_takes_one_place_whatever_the_request_costs() {
+    let jobs = "{ name = 'jobs', algorithm = 'concurrency', capacity = 2, time_to_live = '90s' }";
+    let why = text_after(&std::format!("limits = [{jobs}]"), &[1, 2], 5);
+    assert_eq!(
+        why.text,
+        "`jobs` refuses (2 at once, each for 90 s unless renewed): 0 of 2 places are left; it passes in 1 m 30 s, \
+         unless places are released or renewed."
+    );
+    let rate = "{ name = 'log', algorithm = 'sliding_log', rates = ['3/h'] }";
+    let why = text_after(&std::format!("limits = [{jobs}, {rate}]"), &[1, 2], 1);
+    assert!(why.text.ends_with("it passes in 1 h at the earliest."), "{}", why.text);
+}
+
+#[test]
+fn a_wait_is_told_in_whole_seconds_and_exactly_below_one() {
+    for (wait, words) in [
+        (0, "0 d"),
+        (1, "1 µs"),
+        (1_500, "1500 µs"),
+        (999_000, "999 ms"),
+        (999_999, "999999 µs"),
+        (1_000_000, "1 s"),
+        (1_000_001, "2 s"),
+        (59_000_001, "1 m"),
+        (599_999_184, "10 m"),
+        (3_092_867_895_086, "35 d 19 h 7 m 48 s"),
+        (3_155_760_000_000_000, "36525 d"),
+    ] {
+        assert_eq!(crate::limit::wait(Micros(wait)), words, "{wait}");
+    }
 }
 
 /// Why a request of this cost passes or not, and the verdict.

@@ -84,6 +84,7 @@ fn another_request_with_the_key_is_refused_and_takes_nothing() {
         ("/v1/check", about(",\"cost\":2,\"class\":\"critical\"")),
         ("/v1/reservations", about(",\"cost\":2")),
         ("/v1/refund", about(",\"units\":2")),
+        ("/v1/explain", about("")),
     ] {
         let response = call(&mut server, "a", path, &body);
         assert_eq!(response.status, 422, "{path} {body}: {response:?}");
@@ -96,14 +97,16 @@ fn another_request_with_the_key_is_refused_and_takes_nothing() {
 }
 
 #[test]
-fn a_refusal_and_a_peek_are_not_kept() {
+fn a_refusal_a_peek_and_an_explanation_are_not_kept() {
     let mut server = Server::new(POLICIES);
     server.post("/v1/check", &about(",\"cost\":5"));
     for _ in 0..2 {
         assert_eq!(post(&mut server, "a", "/v1/check", &about(""))["allowed"], false);
     }
     assert_eq!(post(&mut server, "b", "/v1/check", &about(",\"cost\":0"))["remaining"], 0);
+    assert_eq!(post(&mut server, "c", "/v1/explain", &about(""))["allowed"], false);
     server.wait(60);
+    assert_eq!(post(&mut server, "c", "/v1/explain", &about(""))["allowed"], true);
     let passed = post(&mut server, "a", "/v1/check", &about(""));
     assert_eq!((&passed["allowed"], &passed["remaining"]), (&json!(true), &json!(4)));
     assert_eq!(post(&mut server, "b", "/v1/check", &about(",\"cost\":0"))["remaining"], 4);
