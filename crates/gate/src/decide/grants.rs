@@ -89,8 +89,7 @@ impl Limits {
             return Err(CostExceedsCapacity { cost, capacity }.into());
         }
         if let Some((_, KnownFor::Ended(blocked_for))) = known {
-            let refuses = grants.refuses | grants.payers;
-            return Ok(Grants { refuses, blocked_for, ..grants });
+            return Ok(Grants { blocked_for, ..grants });
         }
         let has_room = |place: &u8| grants.refuses & bit_of(*place) == 0;
         let payer = self.payers().in_order().find(has_room).unwrap_or(NOBODY);

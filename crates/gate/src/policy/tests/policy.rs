@@ -206,6 +206,46 @@ fn errors_in_the_rest_of_a_policy_name_their_place_too() {
 }
 
 #[test]
+fn what_only_some_limits_can_do_is_refused_beside_others() {
+    let window = "{ algorithm = 'fixed_window', limit = 5, period = '1s' }";
+    let log = "{ algorithm = 'sliding_log', rates = ['5/s'] }";
+    let budget = "{ algorithm = 'budget', most = 5, time = '1s' }";
+    let leases = "{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }";
+    for (limits, more, message) in [
+        (&[window, budget, budget][..], "", "found 2 `budget` beside 1 such limits"),
+        (&[leases, budget], "", "found 1 `budget` beside 0 such limits"),
+        (&[log], "persist_ahead = {}", "`persist_ahead`: expected only token buckets and windows"),
+        (
+            &[log],
+            "persist_ahead = {}\nreservations = {}",
+            "`persist_ahead`: expected only token buckets and windows",
+        ),
+        (&[window, log], "overrides = { a = { limit = 3 } }", "`overrides`: \"a\": "),
+    ] {
+        let limits = limits.join(", ");
+        let error = Policies::parse(&std::format!("[policies.api]\nlimits = [{limits}]\n{more}"));
+        let error = error.unwrap_err();
+        assert_eq!(error.path, "policies.api", "{error}");
+        assert!(error.message.contains(message), "{error}");
+    }
+    assert!(Policy::parse("p", &std::format!("limits = [{window}, {budget}]")).is_ok());
+}
+
+#[test]
+fn an_address_alone_comes_before_every_network_that_contains_it() {
+    let text = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
+        [overrides]
+        'ip:192.0.2.0/24' = { limit = 24 }
+        'ip:192.0.2.1' = { limit = 32 }
+        'ip:192.0.0.0/16' = { limit = 16 }";
+    let policy = Arc::new(Policy::parse("p", text).unwrap());
+    for (key, limit) in [("ip:192.0.2.1", 32), ("ip:192.0.2.2", 24), ("ip:192.0.3.1", 16)] {
+        let resolved = Resolved::new(&policy, key).unwrap();
+        assert_eq!(resolved.limits().map(Limits::capacity), Some(limit), "{key}");
+    }
+}
+
+#[test]
 fn a_long_text_of_the_file_is_quoted_in_part() {
     let long = "x".repeat(100_000);
     let limit = "algorithm = 'fixed_window', limit = 5, period = '1s'";

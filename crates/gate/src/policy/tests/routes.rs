@@ -74,6 +74,16 @@ fn errors_of_the_file_name_their_place() {
         ),
         (route(&format!("match = '/'\n{up}\npolicy = 'p'\ncost = 0")), "routes[0].cost", "from 1"),
         (
+            route(&format!("match = '/'\n{up}\nmethods = ['get']")),
+            "routes[0].methods[0]",
+            "\"get\"",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\nmethods = ['A B']")),
+            "routes[0].methods[0]",
+            "\"A B\"",
+        ),
+        (
             route(&format!("match = '/'\n{up}\norigins = ['https://a', '*']")),
             "routes[0]",
             "\"*\" alone",

@@ -344,6 +344,18 @@ fn a_share_that_was_used_stays_used_under_reservations() {
 }
 
 #[test]
+fn a_late_refund_after_an_edit_returns_nothing_that_has_flowed_in() {
+    let (old, new) = (policy(&bucket(100, "1/s"), "keep"), policy(&bucket(10, "1/s"), "keep"));
+    let mut stored = Stored::default();
+    assert!(stored.operate(&old, "k", NOW, 100).decision.is_allowed());
+    stored.operate(&new, "k", NOW, Operation::Charge(0)); // 20 count from now on
+    let later = NOW.saturating_add(Micros(15_000_000));
+    assert!(stored.operate(&new, "k", later, 3).decision.is_allowed());
+    stored.operate(&new, "k", later, Operation::RefundOf(Grant { at: NOW, units: 100 }, 100));
+    assert_eq!(stored.remaining(&new, "k", later), 7, "15 of the 20 had flowed in");
+}
+
+#[test]
 fn a_limit_of_another_kind_starts_afresh() {
     let leases = "{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }";
     let empty = bucket(20, "1/s").replace(" }", ", start = 'empty' }");
