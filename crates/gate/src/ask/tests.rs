@@ -265,6 +265,14 @@ fn a_span_is_written_in_microseconds_or_with_its_unit() {
 }
 
 #[test]
+fn an_owner_has_fewer_than_2_to_the_32_connections() {
+    for (count, fits) in [(u64::from(u32::MAX), true), (1 << 32, false)] {
+        let json = format!("{{\"renew\":{{\"lease\":\"a\",\"count\":{count}}}}}");
+        assert_eq!(Ask::parse(&json).is_ok(), fits, "{count}");
+    }
+}
+
+#[test]
 fn a_repeat_is_known_if_the_policy_keeps_answers() {
     let idempotency = Idempotency { id: Id([0, 1]), request: 7 };
     for more in ["idempotency = '1m'", ""] {

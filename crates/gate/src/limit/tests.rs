@@ -328,6 +328,15 @@ fn the_ratio_of_two_logs_is_the_largest_of_their_rates() {
     }
 }
 
+/// Fingerprints of stored states contain them.
+#[test]
+fn the_numbers_of_the_estimators_stay() {
+    let suppression = |text: &str| text.starts_with("suppresses");
+    let each = each().filter(|(_, text)| suppression(text));
+    let last: std::vec::Vec<_> = each.filter_map(|(limit, _)| limit.parameters().pop()).collect();
+    assert_eq!(last, [1 << 32, 3, 2 << 32]);
+}
+
 #[test]
 fn numbers_name_no_more_payers_than_a_rule_has_limits() {
     let (limit, _) = each().next().unwrap();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tidegate_core::{Micros, Timestamp};
 
 use super::super::{CallLimits, CallLimitsError, MAX_CALL_LIMITS, Table};
+use crate::limit::Operation;
 use crate::policy::Policy;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
@@ -44,6 +45,20 @@ fn the_number_of_different_limits_is_bounded() {
     assert_eq!(add(7, 3_600_000_000), Ok(1), "all others have expired");
     call_limits.clear();
     assert_eq!(call_limits.texts().count(), 0);
+}
+
+#[test]
+fn a_count_that_is_too_large_for_a_smaller_limit_stays_with_the_larger_one() {
+    let (mut table, mut call_limits, policy) = large();
+    for (limit, units) in [(100, 50), (5, 1)] {
+        let own = call_limits.policy(&mut table, &policy, &of(limit), NOW).unwrap();
+        table.operate(&own, "k", NOW, Operation::Charge(units)).unwrap();
+    }
+    let dump = table.dump(&policy, &call_limits).unwrap();
+    let text = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]";
+    let written = Arc::new(Policy::parse("p", text).unwrap());
+    let (restored, ..) = large().0.restored(&written, &dump).unwrap();
+    assert_eq!(restored.len(), 1);
 }
 
 #[test]

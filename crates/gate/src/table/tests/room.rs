@@ -144,8 +144,24 @@ fn a_refusal_needs_no_room() {
     assert!(full.is_some_and(|users| users > 5), "half the room was left");
     let (allowed, len, _) = decide("acme/1001", 3_000);
     assert!(allowed == Ok(false) && len > refused + 10);
-    let verdict = table.operate(&policy, "acme/1002", Timestamp(3_000), 1).unwrap();
-    assert!(!verdict.decision.is_allowed());
+}
+
+#[test]
+fn a_refusal_that_would_be_remembered_needs_no_room_either() {
+    let text = "limits = [
+        { algorithm = 'sliding_log', name = 'user', rates = ['5/d'], count_denied = true },
+        { algorithm = 'fixed_window', name = 'organisation', depth = 1, limit = 2, period = '1d' },
+    ]";
+    let policy = Policy::parse("p", text).unwrap();
+    let (mut table, max_bytes) = (small_table(&policy), Table::least_bytes(&policy));
+    let mut len = 0;
+    for user in 0..1_000 {
+        let verdict = table.operate(&policy, &format!("acme/{user}"), Timestamp(user), 1).unwrap();
+        assert_eq!(verdict.decision.is_allowed(), user < 2);
+        assert!(table.bytes() <= max_bytes && table.len() >= len);
+        len = table.len();
+    }
+    assert!(10 < len && len < 900, "{len}");
 }
 
 #[test]

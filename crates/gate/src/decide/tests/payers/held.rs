@@ -231,15 +231,29 @@ fn a_reservation_that_is_repeated_at_a_higher_cost_answers_as_the_first() {
     assert_eq!((higher.effect, higher.decision), (first.effect, first.decision));
 }
 
+const PENALTY: &str = "limits = [
+  { name = 'plan', algorithm = 'fixed_window', limit = 4, period = '1m', payer = true },
+  { name = 'credits', algorithm = 'fixed_window', limit = 4, period = '1m', payer = true },
+  { algorithm = 'penalty', refusals = 1, within = '1m', duration = '1m' },
+]
+reservations = {}";
+
+#[test]
+fn a_penalty_counts_an_id_that_comes_again_too_early() {
+    let limits = limits(PENALTY);
+    let mut words = vec![0; limits.words()];
+    let mut ask = |act: Act| {
+        let verdict = limits.operate(&mut words, at(0), &act.operation()).unwrap();
+        verdict.decision.is_allowed()
+    };
+    let acts = [Act::Reserve(1, 1), Act::Commit(1, 1), Act::Check(1), Act::Reserve(1, 1)];
+    assert_eq!(acts.map(&mut ask), [true, true, true, false]);
+    assert!(!ask(Act::Check(1)), "the penalty lasts");
+}
+
 #[test]
 fn a_reservation_that_is_repeated_under_a_penalty_is_refused_and_stays() {
-    let text = "limits = [
-      { name = 'plan', algorithm = 'fixed_window', limit = 4, period = '1m', payer = true },
-      { name = 'credits', algorithm = 'fixed_window', limit = 4, period = '1m', payer = true },
-      { algorithm = 'penalty', refusals = 1, within = '1m', duration = '1m' },
-    ]
-    reservations = {}";
-    let limits = limits(text);
+    let limits = limits(PENALTY);
     let mut words = vec![0; limits.words()];
     let mut ask = |act: Act| {
         let verdict = limits.operate(&mut words, at(0), &act.operation()).unwrap();
@@ -283,6 +297,8 @@ fn an_id_is_known_to_one_payer_at_most() {
     assert_eq!(known, Some((1, KnownFor::Ended(Micros(REMEMBER)))), "before its state moves");
     let (refused, _) = ask(8, Act::Reserve(1, 5));
     assert_eq!(refused.decision.retry_after(), Micros(REMEMBER), "the credits have room at once");
+    let mut waits = refused.limits.iter().map(Decision::retry_after);
+    assert!(waits.all(|wait| wait == Micros(REMEMBER)), "{refused:?}");
     assert_eq!(ask(11, Act::Check(0)).1, None);
     let (again, known) = ask(11, Act::Reserve(1, 7));
     assert_eq!((again.effect.payer(), known), (Some(2), Some((2, KnownFor::Live))));
