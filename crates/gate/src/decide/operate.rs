@@ -115,7 +115,7 @@ impl Limits {
                 self.looked_at(words, now, &Request::of(0))
             }
             Operation::Charge(units) => {
-                for (limit, words) in split_mut(self, words).filter(|_| *units > 0) {
+                for (limit, words) in split_mut(self, words) {
                     limit.charge(words, now, *units);
                 }
                 self.looked_at(words, now, &Request::of(0))

@@ -298,6 +298,20 @@ fn only_a_limit_that_remembers_refusals_counts_those_of_others() {
 }
 
 #[test]
+fn a_charge_of_nothing_only_moves_the_clock() {
+    for (limit, text) in each() {
+        let [mut charged, mut moved] = [0; 2].map(|_| vec![0; limit.words()]);
+        for now in [1_700_000_000_000_000, 1_700_000_000_000_007].map(Timestamp) {
+            limit.advance(&mut moved, now);
+            limit.advance(&mut charged, now);
+            limit.charge(&mut charged, now, 0);
+            assert_eq!(charged, moved, "{text}");
+            [&mut charged, &mut moved].into_iter().for_each(|words| limit.charge(words, now, 2));
+        }
+    }
+}
+
+#[test]
 fn a_request_that_takes_nothing_renews_no_lease() {
     let id = Some(Id([0, 1]));
     for (limit, text) in each().filter(|(limit, _)| limit.kind() == Kind::Lease) {

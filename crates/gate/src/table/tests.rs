@@ -1,3 +1,4 @@
+mod apart;
 mod call_limits;
 mod call_limits_bounds;
 mod dump;

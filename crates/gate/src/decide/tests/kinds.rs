@@ -317,16 +317,10 @@ fn units_that_a_holder_gives_back_return_to_the_limits_once() {
     let nothing = Allowance::default();
     assert_eq!(ask(0, Some(9)), (Some(true), nothing, 50));
     assert_eq!(ask(0, Some(9)), (Some(false), nothing, 50));
-}
-
-#[test]
-fn a_charge_of_nothing_changes_no_state() {
-    let limits = limits();
-    for units in [0, 1] {
-        let mut words = vec![0; limits.words()];
-        limits.operate(&mut words, Timestamp(0), &Operation::Charge(units)).unwrap();
-        assert_eq!(words == vec![0; limits.words()], units == 0);
-    }
+    limits.set_used(&mut words, Timestamp(7), 50);
+    let budget = Operation::Budget(Budget { holder: Id([1, 0]), wants: 9, unspent: None });
+    let lent = limits.operate(&mut words, Timestamp(8), &budget).unwrap();
+    assert_eq!(lent.effect.allowance(), Some(nothing), "a grant of nothing has no time");
 }
 
 #[test]

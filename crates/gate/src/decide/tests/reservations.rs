@@ -228,6 +228,9 @@ fn reservations_live_through_an_edit_that_keeps_what_was_used() {
         (fixed(100, "1h"), bucket(80, "1/h"), 20, 15, false),
         (bucket(100, "1/h"), bucket(20, "1/h"), 0, 0, false), // its debt is 20 at most
         (bucket(100, "1/h"), bucket(30, "1/h"), 0, 0, true),
+        (bucket(100, "1/h"), bucket(29, "1/h"), 0, 0, false),
+        (fixed(100, "1h"), fixed(30, "1h"), 0, 0, true),
+        (fixed(100, "1h"), fixed(29, "1h"), 0, 0, false),
     ] {
         let with = |limit: &str| Keys::new(&format!("on_change = 'keep'\nlimits = [{limit}]"), "");
         let mut keys = with(&old);

@@ -220,7 +220,7 @@ fn what_only_some_limits_can_do_is_refused_beside_others() {
             "persist_ahead = {}\nreservations = {}",
             "`persist_ahead`: expected only token buckets and windows",
         ),
-        (&[window, log], "overrides = { a = { limit = 3 } }", "`overrides`: \"a\": "),
+        (&[log, window], "overrides = { a = { limit = 3 } }", "`overrides`: \"a\": "),
     ] {
         let limits = limits.join(", ");
         let error = Policies::parse(&std::format!("[policies.api]\nlimits = [{limits}]\n{more}"));

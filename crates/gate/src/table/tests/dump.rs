@@ -180,6 +180,17 @@ fn what_is_wrong_with_a_dump_is_said() {
     );
     let small = Table::new(100, KeyHasher::new(1));
     assert_eq!(small.restored(&five, &dump).map(|_| ()), Err(DumpError::Full { max_bytes: 100 }));
+    // a key that is no part by which the limit counts
+    let by_team =
+        policy("limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h', depth = 1 }]");
+    let mut teams = self::table();
+    let _ = teams.decide(&by_team, "acme/bob", NOW, 3).unwrap();
+    let dump_of_teams = teams.dump(&by_team, &CallLimits::default()).unwrap();
+    let at = dump_of_teams.windows(4).position(|bytes| bytes == b"acme").unwrap();
+    let mut forged = dump_of_teams.clone();
+    forged[at + 2] = b'/';
+    assert!(teams.restored(&by_team, &dump_of_teams).is_ok());
+    assert_eq!(teams.restored(&by_team, &hashed(forged)).map(|_| ()), Err(DumpError::Damaged));
     // a state that comes twice
     let state = 2 + 1 + 8 + 4 + 25;
     let mut twice = [&dump[..], &dump[dump.len() - state..]].concat();
