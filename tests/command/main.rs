@@ -108,7 +108,7 @@ fn serve_helps_with_all_its_calls() {
     let (_, help, _) = Folder::new().run(&["serve", "--help"]);
     let document = fs::read_to_string(file("../docs/http.md")).unwrap();
     let calls = rows(&document, "<!-- calls -->");
-    assert_eq!(calls.len(), 28);
+    assert_eq!(calls.len(), 29);
     for call in calls {
         let (method, path) = call[0].split_once(' ').unwrap();
         let path = path.split(['?', '[']).next().unwrap();

@@ -34,6 +34,7 @@ Calls:
   POST   /v1/reservations/{id}/release       give the units of a reservation back
   POST   /v1/refund                          give units back that were not used
   GET    /v1/keys/{policy}/{key}             show whether a request would pass, and when
+  POST   /v1/explain                         say in words whether a request would pass, and why
   DELETE /v1/keys/{policy}/{key}             reset a key; needs the token for administration
   POST   /v1/keys/{policy}/{key}/block       block a key for a time; needs it too
   POST   /v1/budget                          get units to spend without asking
