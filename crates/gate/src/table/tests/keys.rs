@@ -61,6 +61,7 @@ fn a_key_is_limited_by_its_leases_and_by_no_chance() {
     for (limit, request, is_limited) in [
         ("algorithm = 'concurrency', capacity = 1, time_to_live = '1m'", lease, true),
         ("algorithm = 'concurrency', capacity = 2, time_to_live = '1m'", lease, false),
+        ("algorithm = 'connections', limit = 1", lease, true),
         // at three times its limit it suppresses some requests
         (
             "algorithm = 'suppression', rate = '1/s'",

@@ -76,6 +76,26 @@ fn one_write_covers_the_units_that_are_stored_ahead() {
 }
 
 #[test]
+fn a_budget_beside_other_limits_needs_no_charge() {
+    let limits = format!("{BUCKET}, {{ algorithm = 'budget', most = 9, time = '1s' }}");
+    let mut owner = Owner::new(resolved(&limits, "persist_ahead = { most = 50 }"));
+    for granted in 1..=51 {
+        assert_eq!(owner.operate(0, 1), Some(500 - granted));
+    }
+    assert_eq!(owner.writes, 1);
+}
+
+#[test]
+fn a_limit_without_units_keeps_the_others_from_being_charged() {
+    let limits = "{ algorithm = 'token_bucket', capacity = 120, rate = '1/d' },
+                  { algorithm = 'fixed_window', limit = 100, period = '1s' }";
+    let mut owner = Owner::new(resolved(limits, "persist_ahead = { most = 50 }"));
+    assert_eq!(owner.operate(0, 100), Some(0));
+    owner.restart();
+    assert_eq!(owner.operate(1_000_000, 0), Some(20));
+}
+
+#[test]
 fn a_grant_that_is_decided_after_the_time_is_written() {
     let mut owner = Owner::new(resolved(BUCKET, "persist_ahead = { most = 50, time = '200ms' }"));
     for (now, writes) in [(0, 1), (199_999, 1), (200_000, 2), (399_999, 2), (400_000, 3)] {

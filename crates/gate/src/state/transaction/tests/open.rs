@@ -1,5 +1,7 @@
 //! Transactions that stay open, and what they know of the store.
 
+use std::format;
+
 use super::{ORG_AND_USER, Store, alone, load, resolve};
 use crate::state::Transaction;
 use tidegate_core::Timestamp;
@@ -44,6 +46,20 @@ fn unreadable_bytes_are_forgotten_and_the_rest_stays_known() {
         answered.verdict.decision.remaining()
     });
     assert_eq!(remaining, [5, 3]);
+}
+
+#[test]
+fn a_state_is_carried_over_at_the_time_of_the_first_operation() {
+    let bucket = |rate: &str| {
+        let limit = format!("algorithm = 'token_bucket', capacity = 100, rate = '{rate}'");
+        resolve(&format!("on_change = 'keep'\nlimits = [{{ {limit} }}]"), &["k"])
+    };
+    let mut store = Store::new();
+    alone(&mut store, &bucket("10/s")[0], 100);
+    let (mut transaction, joined) = load(&store, &bucket("1/m"));
+    let later = Timestamp(9_000_007);
+    let answered = transaction.operate(&joined[0], later, &0.into()).unwrap();
+    assert_eq!(answered.verdict.decision.remaining(), 90, "in 9 s at the old rate");
 }
 
 #[test]
