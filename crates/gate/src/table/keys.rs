@@ -3,7 +3,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::lease::Id;
 use tidegate_core::shed::Draw;
 use tidegate_core::{Micros, Timestamp};
 
@@ -87,9 +86,8 @@ impl Entry {
         if let Some(retry_after) = block.and_then(|block| block.retry_after(now)) {
             return Some(Limited { key: key(), limit: None, retry_after });
         }
-        // a name that holds no lease, and a draw that only certain refusal sheds
-        let request =
-            Request { lease: Some(Id::default()), draw: Draw(u32::MAX), ..Request::of(1) };
+        // a draw that only certain refusal sheds
+        let request = Request { draw: Draw(u32::MAX), ..Request::of(1) };
         let each = self.record.limits().iter().zip(self.record.split(words));
         let each = each.filter(|(named, _)| !named.shadow);
         let waits = each.filter_map(|(named, (limit, words))| {

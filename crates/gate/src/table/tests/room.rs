@@ -51,6 +51,18 @@ fn a_table_fills_its_bound_to_the_last_byte() {
 }
 
 #[test]
+fn the_memory_of_keys_that_have_expired_comes_back() {
+    let (policy, mut table) = (policy(), Table::new(1 << 22, KeyHasher::new(1)));
+    for key in 0..4_000 {
+        let _ = table.decide(&policy, &format!("{key}"), Timestamp(0), 1).unwrap();
+    }
+    let flood = table.bytes();
+    let _ = table.decide(&policy, "k", Timestamp(400_000), 1).unwrap();
+    table.sweep(&policy, Timestamp(500_000));
+    assert!(table.len() == 1 && table.bytes() < flood / 64, "{} of {flood}", table.bytes());
+}
+
+#[test]
 fn an_operation_that_leaves_a_fresh_state_leaves_no_entry() {
     let (policy, mut table) = (policy(), table());
     for operation in [Operation::Reset(Depth::Whole), Operation::Block(Micros::ZERO)] {
