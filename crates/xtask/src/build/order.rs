@@ -11,7 +11,7 @@ use wasmparser::{CodeSectionReader, FunctionSectionReader, Parser, Payload, Type
 /// The bytes of a piece by which functions are compared.
 const PIECE: usize = 6;
 /// A piece in more functions than these says nothing.
-const COMMON: usize = 25;
+const COMMON: usize = 20;
 /// How many bytes of functions the next one is compared with: what gzip finds again lies at most so far back.
 const RECENT: usize = 32 * 1_024;
 
