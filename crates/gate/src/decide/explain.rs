@@ -39,10 +39,12 @@ impl Explanation {
 
     /// Explains why a request passes all the same: what refuses it is in shadow.
     pub(crate) fn in_shadow(mut self, what: &str) -> Self {
-        self.text = format!(
-            "The request passes, because {what} is in shadow. Otherwise it would be refused: {}",
-            self.text
-        );
+        let before = [
+            "The request passes, because ",
+            what,
+            " is in shadow. Otherwise it would be refused: ",
+        ];
+        self.text.insert_str(0, &before.concat());
         self
     }
 }
@@ -108,33 +110,22 @@ impl Limits {
         } else if is_by_chance(&named.limit) {
             format!("`{name}` may refuse ({bound}); chance decides.")
         } else {
-            let left = match kind {
-                Kind::Rate => format!(": {left} are left and the request costs {cost}"),
-                Kind::Lease => format!(": {left} places are left"),
-                _ => String::new(), // a penalty, whatever the cost
+            let (left, unless) = match kind {
+                Kind::Rate => (format!(": {left} are left and the request costs {cost}"), ""),
+                Kind::Lease => {
+                    (format!(": {left} places are left"), ", unless places are released or renewed")
+                }
+                _ => (String::new(), ""), // a penalty, whatever the cost
             };
             let when = match said.retry_after() {
                 Micros::MAX => "it never passes".into(),
-                after => format!("it passes in {}{}", wait(after), self.unless(verdict, kind)),
+                after => format!("it passes in {}{unless}", wait(after)),
             };
             format!("`{name}` refuses ({bound}){left}; {when}.")
         };
         let why = Explanation { limit: Some(name.clone()), bound, text };
         let in_shadow = named.shadow && !said.is_allowed();
-        Some(if in_shadow { why.in_shadow(&format!("`{name}`")) } else { why })
-    }
-
-    /// What may change the wait for a limit of this kind, which refuses longest.
-    fn unless(&self, verdict: &Verdict, kind: Kind) -> &'static str {
-        let is_rough = |limit: &Limit| limit.kind() == Kind::Lease || is_by_chance(limit);
-        let mut all = self.counting(verdict);
-        match kind {
-            Kind::Lease => ", unless places are released or renewed",
-            _ if all.any(|(named, said)| !said.is_allowed() && is_rough(&named.limit)) => {
-                " at the earliest"
-            }
-            _ => "",
-        }
+        Some(if in_shadow { why.in_shadow(&["`", name, "`"].concat()) } else { why })
     }
 }
 
