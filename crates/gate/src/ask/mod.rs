@@ -48,7 +48,12 @@ impl<const LEAST: u64> Form for AskedSpan<LEAST> {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         match node.value {
             Value::Text(_) => node.parse(parse_span).map(Self),
-            _ => node.read::<Bounded<LEAST>>().map(Self::from),
+            Value::Natural(micros) if (LEAST..=MAX_QUANTITY).contains(&micros) => {
+                Ok(Self(Micros(micros)))
+            }
+            _ => Err(node.refused(&format!(
+                "a whole number from {LEAST} to {MAX_QUANTITY} in µs, or a span such as \"90s\""
+            ))),
         }
     }
 }

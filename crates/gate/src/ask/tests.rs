@@ -262,6 +262,13 @@ fn a_span_is_written_in_microseconds_or_with_its_unit() {
         }
     };
     assert_eq!((span("90000000"), span("\"90s\"")), (90_000_000, 90_000_000));
+    for (written, found) in [("null", "null"), ("-1", "the integer `-1`")] {
+        let error = Ask::parse(&format!(r#"{{"block":{{"for":{written}}}}}"#)).unwrap_err();
+        let expected = format!(
+            "`block.for`: expected a whole number from 0 to 9007199254740991 in µs, or a span such as \"90s\"; found {found}"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
 }
 
 #[test]

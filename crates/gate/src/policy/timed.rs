@@ -188,6 +188,12 @@ fn until(fields: &Node<'_>) -> Result<Timestamp, Error> {
     let until = until.ok_or_else(|| Error::plain("missing field `until_us`".to_owned()))?;
     let until: Bounded<1, MAX_QUANTITY> =
         Form::read(until).map_err(|error: Error| error.in_field("until_us"))?;
+    if fields.entries().all(|(name, _)| name == "until_us") {
+        // the key would start afresh under the limits that it has
+        let message =
+            "expected `limits`, or a field of the policy's limit, beside `until_us`; found neither";
+        return Err(Error::plain(message.to_owned()));
+    }
     Ok(Timestamp(until.get()))
 }
 

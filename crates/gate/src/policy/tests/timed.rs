@@ -92,6 +92,7 @@ fn a_wrong_override_is_refused() {
         ("a", "{\"until_us\":0}", "`until_us`: expected a whole number from 1 to 9007199254740991"),
         ("a", "{\"until_us\":\"soon\"}", "`until_us`: expected"),
         ("a", "{\"until_us\":1} {}", "expected"),
+        ("a", "{\"until_us\":1}", "expected `limits`, or a field of the policy's limit"),
     ] {
         let error = TimedOverride::new("api", key, "alice", fields).unwrap_err();
         assert!(error.contains(expected), "{key} {fields}: {error}");
@@ -104,7 +105,7 @@ fn a_wrong_override_is_refused() {
     };
     for (policy, fields, expected) in [
         ("api", r#"{"until_us":9,"capacity":4}"#, "api.overrides.a.capacity: expected one of"),
-        ("api", r#"{"until_us":9,"until_us":9}"#, "until_us"),
+        ("api", r#"{"until_us":9,"limit":4,"until_us":9}"#, "until_us"),
         ("two", r#"{"until_us":9,"limit":4}"#, "expected `limits` with all limits of these keys"),
     ] {
         let error = wrong(policy, fields).to_string();
@@ -116,11 +117,11 @@ fn a_wrong_override_is_refused() {
 fn overrides_are_bounded_and_replace_each_other() {
     let mut all = Vec::new();
     for number in 0..100 {
-        own("api", &number.to_string(), r#"{"until_us":9}"#).put(&mut all).unwrap();
+        own("api", &number.to_string(), r#"{"until_us":9,"limit":4}"#).put(&mut all).unwrap();
     }
-    own("api", "7", r#"{"until_us":8}"#).put(&mut all).unwrap();
+    own("api", "7", r#"{"until_us":8,"limit":4}"#).put(&mut all).unwrap();
     assert_eq!(all.len(), 100);
-    let error = own("api", "100", r#"{"until_us":9}"#).put(&mut all).unwrap_err();
+    let error = own("api", "100", r#"{"until_us":9,"limit":4}"#).put(&mut all).unwrap_err();
     assert!(error.starts_with("expected at most 100 overrides"), "{error}");
 }
 

@@ -451,7 +451,8 @@ fn edit_overrides(
     let invalid = |detail: String| Problem::InvalidRequest.response(detail);
     let Some(fields) = fields else {
         let before = overrides.len();
-        let own = TimedOverride::new(policy, key, by, "{\"until_us\":1}").map_err(invalid)?;
+        let any = "{\"limit\":1,\"until_us\":1}"; // the key is what counts
+        let own = TimedOverride::new(policy, key, by, any).map_err(invalid)?;
         overrides.retain(|other| (&other.policy, &other.key) != (&own.policy, &own.key));
         return match overrides.len() < before {
             true => Ok(()),
