@@ -39,12 +39,10 @@ impl Explanation {
 
     /// Explains why a request passes all the same: what refuses it is in shadow.
     pub(crate) fn in_shadow(mut self, what: &str) -> Self {
-        let before = [
-            "The request passes, because ",
-            what,
-            " is in shadow. Otherwise it would be refused: ",
-        ];
-        self.text.insert_str(0, &before.concat());
+        self.text = format!(
+            "The request passes, because {what} is in shadow. Otherwise it would be refused: {}",
+            self.text
+        );
         self
     }
 }
@@ -110,22 +108,33 @@ impl Limits {
         } else if is_by_chance(&named.limit) {
             format!("`{name}` may refuse ({bound}); chance decides.")
         } else {
-            let (left, unless) = match kind {
-                Kind::Rate => (format!(": {left} are left and the request costs {cost}"), ""),
-                Kind::Lease => {
-                    (format!(": {left} places are left"), ", unless places are released or renewed")
-                }
-                _ => (String::new(), ""), // a penalty, whatever the cost
+            let left = match kind {
+                Kind::Rate => format!(": {left} are left and the request costs {cost}"),
+                Kind::Lease => format!(": {left} places are left"),
+                _ => String::new(), // a penalty, whatever the cost
             };
             let when = match said.retry_after() {
                 Micros::MAX => "it never passes".into(),
-                after => format!("it passes in {}{unless}", wait(after)),
+                after => format!("it passes in {}{}", wait(after), self.unless(verdict, kind)),
             };
             format!("`{name}` refuses ({bound}){left}; {when}.")
         };
         let why = Explanation { limit: Some(name.clone()), bound, text };
         let in_shadow = named.shadow && !said.is_allowed();
-        Some(if in_shadow { why.in_shadow(&["`", name, "`"].concat()) } else { why })
+        Some(if in_shadow { why.in_shadow(&format!("`{name}`")) } else { why })
+    }
+
+    /// What may change the wait for a limit of this kind, which refuses longest.
+    fn unless(&self, verdict: &Verdict, kind: Kind) -> &'static str {
+        let is_rough = |limit: &Limit| limit.kind() == Kind::Lease || is_by_chance(limit);
+        let mut all = self.counting(verdict);
+        match kind {
+            Kind::Lease => ", unless places are released or renewed",
+            _ if all.any(|(named, said)| !said.is_allowed() && is_rough(&named.limit)) => {
+                " at the earliest"
+            }
+            _ => "",
+        }
     }
 }
 

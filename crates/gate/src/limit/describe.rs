@@ -41,15 +41,14 @@ pub(crate) fn wait(wait: Micros) -> String {
         return span(wait);
     }
     let (mut words, mut left) = (String::new(), wait.as_secs_ceil().saturating_mul(1_000_000));
-    for (micros, _) in UNITS {
-        let rest = left.rem_euclid(micros);
-        if rest < left {
-            words.push_str(&span(Micros(left.saturating_sub(rest))));
-            words.push(' ');
+    for (micros, unit) in UNITS {
+        let count = left.div_euclid(micros);
+        left = left.rem_euclid(micros);
+        if count > 0 {
+            let before = if words.is_empty() { "" } else { " " };
+            words.push_str(&format!("{before}{count} {unit}"));
         }
-        left = rest;
     }
-    words.pop();
     words
 }
 

@@ -291,7 +291,7 @@ fn chance_decides_where_a_limit_sheds_and_nothing_else_refuses() {
     assert_eq!(
         both.text,
         "`one` refuses (1 in 1 ms from a key's first request on): 0 of 1 are left and the request costs 1; \
-         it passes in 1 ms."
+         it passes in 1 ms at the earliest."
     );
 }
 
@@ -306,7 +306,7 @@ fn a_lease_takes_one_place_whatever_the_request_costs() {
     );
     let rate = "{ name = 'log', algorithm = 'sliding_log', rates = ['3/h'] }";
     let why = text_after(&std::format!("limits = [{jobs}, {rate}]"), &[1, 2], 1);
-    assert!(why.text.ends_with("it passes in 1 h."), "{}", why.text);
+    assert!(why.text.ends_with("it passes in 1 h at the earliest."), "{}", why.text);
 }
 
 #[test]
