@@ -10,8 +10,9 @@ use redis::{AsyncCommands, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::destination::{Destination, with_address};
+use super::destination::Destination;
 use super::dialer::{Open, no_handshake};
+use super::named::with_address;
 use crate::store::error::StoreError;
 
 /// A connection on which this many questions in a row missed the deadline counts as dead.

@@ -14,7 +14,7 @@ use redis::{
 };
 use tokio::task::JoinSet;
 
-use super::destination::with_address;
+use super::named::with_address;
 use super::options::RedisTls;
 #[cfg(feature = "tls")]
 use super::tls::Tls;

@@ -17,6 +17,7 @@ mod connection;
 mod destination;
 mod dialer;
 mod driver;
+mod named;
 mod node;
 mod options;
 mod outage;

@@ -23,8 +23,9 @@ use tokio::time::{Instant, timeout};
 pub(super) use self::slots::slot_of;
 use self::slots::{Place, Slots, Told};
 use super::connection::Connection;
-use super::destination::{Destination, To, with_address};
+use super::destination::{Destination, To};
 use super::dialer::Dialer;
+use super::named::with_address;
 use crate::store::error::StoreError;
 
 /// The store asks for the slots at most this often.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::slots::Place;
 use super::{Cluster, Master};
 use crate::store::error::StoreError;
-use crate::store::redis::destination::said_by;
+use crate::store::redis::named::said_by;
 
 /// From this round on, and for a slot whose states are being moved, the next round waits.
 const WAITS_FROM: u32 = 2;
