@@ -59,7 +59,7 @@ fn the_commands_of_contributing_print_what_it_says() {
 
 #[test]
 fn the_commands_of_docs_http_print_what_it_says() {
-    assert_eq!(run_blocks("docs/http.md"), 8);
+    assert_eq!(run_blocks("docs/http.md"), 9);
 }
 
 #[test]
