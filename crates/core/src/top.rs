@@ -16,8 +16,8 @@
 //! | `count`, `error` | what its place says, [`Counted`] |
 //!
 //! **Guarantee:** `count` − `error` ≤ f ≤ `count`, and `error` ≤ N / K. Every item with f > N / K has a place. The counts of all
-//! places add up to N, and after a merge to at most N. All of this holds of any streams that are merged in any order, as if they were
-//! one stream, and of what is counted after a merge.
+//! places add up to N, and after a merge to at most N. The guarantee also holds for streams that were
+//! counted apart and merged in any order, and for what is counted after a merge.
 //!
 //! One item takes a scan over K places, whatever N is, and a merge takes K scans. No count wraps: at [`u64::MAX`] the counts stop.
 //!

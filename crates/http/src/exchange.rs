@@ -40,7 +40,7 @@ pub enum Step<'e> {
     Change(&'e PolicyCall),
     /// Ask the store whether it can decide now, and call [`Exchange::probed`].
     Probe,
-    /// Say what is asked about the server, and call [`Exchange::watched`].
+    /// Find the answer to a question about the server, and call [`Exchange::watched`] with it.
     Watch {
         /// The call.
         what: Watched,
@@ -184,7 +184,7 @@ impl Exchange {
         });
     }
 
-    /// Goes on with what was asked about the server, or with the reason why it is not known.
+    /// Goes on with the answer to a question about the server, or with the reason why there is none.
     pub fn watched(&mut self, told: Result<String, String>) {
         self.go_on(|state| match state {
             State::Watch(..) => State::Done(Served::Response(api::watched(told))),

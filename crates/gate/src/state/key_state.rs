@@ -91,7 +91,7 @@ impl KeyState {
             }
             return decide(limits, words);
         };
-        // a check or a peek is refused, also at cost 0; the other operations report what has happened
+        // the block refuses a check or a peek, also at cost 0; the other operations report what has happened
         let asks = matches!(
             operation,
             Operation::Decide(_) | Operation::Peek(_) | Operation::Explain(_) | Operation::Block(_)

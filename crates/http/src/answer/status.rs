@@ -28,7 +28,7 @@ pub struct Status<'s> {
 }
 
 impl Limited {
-    /// The answer to `GET /v1/status` at a time. Without `shown` it does not say who is limited.
+    /// Returns the answer to `GET /v1/status` at a time. If `shown` is `None`, the answer does not say who is limited.
     #[must_use]
     pub fn status(
         &mut self,

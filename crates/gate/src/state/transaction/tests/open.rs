@@ -1,4 +1,4 @@
-//! Transactions that stay open, and what they know of the store.
+//! A transaction that stays open remembers states of the store.
 
 use std::format;
 
