@@ -40,7 +40,7 @@ async function table() {
 
   const inMap = await measure("Map get and set", thousand, (key) => map.set(key, (map.get(key) ?? 0) + 1));
   const consumed = await measure("rate-limiter-flexible, consume, 1,000 keys", thousand, consume, 200_000);
-  const { RateLimiterMemory: Same } = await import("../../crates/wasm/npm/dist/dropin/rate-limiter-flexible.js");
+  const { RateLimiterMemory: Same } = await import("../../crates/wasm/npm/dropin/rate-limiter-flexible.js");
   const same = new Same(FLEXIBLE);
   const consumeSame = async (key) => { sink += (await same.consume(key).catch((refusal) => refusal)).remainingPoints; };
   await measure("tidegate/rate-limiter-flexible, consume, the same", thousand, consumeSame, 200_000, [consumed]);
