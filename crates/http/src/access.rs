@@ -83,7 +83,8 @@ impl core::fmt::Debug for Access {
 }
 
 impl Access {
-    /// Every caller may use every call, for instance because only this machine can reach the server.
+    /// Every caller may use every call but those that change the policies or show keys, for instance because only this machine can
+    /// reach the server.
     pub const OPEN: Self = Self {
         tokens: Tokens { decisions: None, administration: None },
         open_to_all: Some(Scope::Administration),

@@ -75,7 +75,16 @@ impl Asked {
                 Limit::TokenBucket(_) => false,
                 Limit::FixedWindow(window) => !window.starts_at_first(),
                 Limit::Holding(_) => reserves,
-                _ => true,
+                Limit::SlidingWindow(_)
+                | Limit::SlidingLog(_)
+                | Limit::Calendar(_)
+                | Limit::Concurrency(_)
+                | Limit::Connections(_)
+                | Limit::Budget(_)
+                | Limit::Fleet(_)
+                | Limit::Utilization(_)
+                | Limit::Suppression(_)
+                | Limit::Penalty(_) => true,
             })
     }
 
