@@ -145,7 +145,8 @@ impl Exchange {
     /// absent would let its request pass as another caller's.
     pub fn verified(&mut self, is_verified: Result<bool, NoKeys>, random: Chance<'_>) {
         self.go_on(|state| match state {
-            State::Verify(_, [key, otherwise], keyless) => {
+            State::Verify(_, waiting) => {
+                let ([key, otherwise], keyless) = *waiting;
                 let key = is_verified.map(|is_verified| if is_verified { key } else { otherwise });
                 let key = key.map_err(Response::from);
                 key.and_then(|key| State::known(key, keyless, random)).into()

@@ -66,8 +66,8 @@ pub(crate) enum Form {
         /// Words the answer. A function, because a program without the API then has no JSON of admissions in it.
         answer: fn(&CheckResult<'_>, Option<OlderForm>) -> Response,
     },
-    /// The request passes, with the header fields in this form, or gets a refusal.
-    Pass(Box<Pass>, FieldForm),
+    /// The request passes, with the header fields in this form, or gets a refusal. `None` stands for a default [`Pass`].
+    Pass(Option<Box<Pass>>, FieldForm),
 }
 
 /// The form of the fields about limits.
@@ -156,7 +156,7 @@ impl Keyless {
         });
         Self {
             wants: wants(first),
-            form: Form::Pass(pass, FieldForm::default()),
+            form: Form::Pass(Some(pass), FieldForm::default()),
             metering,
             estimate,
             others,
@@ -168,7 +168,7 @@ impl Keyless {
         let Keyed { form: older, reserves, is_one_of_several, .. } = *asked;
         let wants = Wants::of_middleware(policy, asked);
         let metering = reserves.then(Arc::default); // the middleware has its own
-        let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several });
+        let form = Form::Pass(None, FieldForm { older, is_one_of_several });
         Self { wants, form, metering, estimate: None, others: None }
     }
 
@@ -181,7 +181,7 @@ impl Keyless {
             return Self::of_middleware(policy, asked).plan(Some(asked.key), random);
         }
         let older = all.first().and_then(|(_, asked)| asked.form);
-        let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several: true });
+        let form = Form::Pass(None, FieldForm { older, is_one_of_several: true });
         let checks = all.iter().map(|(policy, asked)| {
             Wants::of_middleware(policy, asked).check(asked.key, None, &mut *random)
         });
@@ -351,7 +351,8 @@ impl Plan {
         if outcomes.len() != checks.len() {
             return Served::Response(internal_error("not every check was decided".to_string()));
         }
-        let outcomes = checks.iter().zip(outcomes).map(|(check, outcome)| check.said(outcome));
+        let outcomes =
+            outcomes.into_iter().zip(&checks).map(|(outcome, check)| check.said(outcome));
         let outcomes: Vec<Outcome> = outcomes.collect();
         let is_of_another = |outcome: &Outcome| matches!(outcome, Outcome::Decided(verdict) if verdict.effect == Effect::OtherRequest);
         if outcomes.iter().any(is_of_another) {
@@ -360,21 +361,22 @@ impl Plan {
             return Served::Response(Problem::IdempotencyKeyReused.response(detail.to_string()));
         }
         let is_one_of_several = matches!(&form, Form::Pass(_, form) | Form::Admission { form, .. } if form.is_one_of_several);
-        let results = checks.iter().zip(&outcomes);
-        let results: Vec<_> = results
-            .map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome, is_one_of_several })
-            .collect();
-        match (form, results.as_slice()) {
-            (Form::Pass(pass, form), [result]) => {
-                pass_on(*pass, result, form.older, metering.as_ref())
+        let results = checks.iter().zip(&outcomes).map(|(Check { asked, .. }, outcome)| {
+            CheckResult { asked, outcome, is_one_of_several }
+        });
+        let result = if results.len() == 1 { results.clone().next() } else { None };
+        match (form, result) {
+            (Form::Pass(pass, form), Some(result)) => {
+                let pass = pass.map_or_else(Pass::default, |pass| *pass);
+                pass_on(pass, &result, form.older, metering.as_ref())
             }
-            (Form::Admission { form, answer, .. }, [result]) => {
-                Served::Response(answer(result, form.older))
+            (Form::Admission { form, answer, .. }, Some(result)) => {
+                Served::Response(answer(&result, form.older))
             }
-            (Form::Gate, [result]) => Served::Response(gate(result, None)),
-            (Form::Single, [result]) => Served::Response(single(result, forms::single)),
-            (Form::Lease, [result]) => Served::Response(single(result, forms::lease)),
-            (_, results) => Served::Response(answer_json(200, forms::batch(results))),
+            (Form::Gate, Some(result)) => Served::Response(gate(&result, None)),
+            (Form::Single, Some(result)) => Served::Response(single(&result, forms::single)),
+            (Form::Lease, Some(result)) => Served::Response(single(&result, forms::lease)),
+            _ => Served::Response(answer_json(200, forms::batch(results))),
         }
     }
 }

@@ -171,7 +171,10 @@ impl Several {
     fn pass(self) -> Served {
         let Self { checks, form, metering, .. } = self;
         match form {
-            Form::Pass(pass, _) => Served::Pass(passed(*pass, &checks, metering.as_ref())),
+            Form::Pass(pass, _) => {
+                let pass = pass.map_or_else(Pass::default, |pass| *pass);
+                Served::Pass(passed(pass, &checks, metering.as_ref()))
+            }
             _ => Served::Response(all_or_nothing(&checks, None)),
         }
     }

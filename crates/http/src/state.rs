@@ -47,10 +47,10 @@ pub enum Watched {
 #[derive(Debug)]
 pub(crate) enum State {
     Body(Unread, Arc<Policies>),
-    /// The key if the signature holds, and the key otherwise.
-    Verify(Verify, [Option<String>; 2], Keyless),
+    /// The key if the signature holds, and the key otherwise. Boxed, as below, so that the other states are moved at less cost.
+    Verify(Verify, Box<([Option<String>; 2], Keyless)>),
     /// The key, and what its request costs once a copy of the body has come.
-    Copy(Option<String>, Keyless),
+    Copy(Option<String>, Box<Keyless>),
     Decide(Plan),
     /// Checks that are decided one after another.
     Several(Box<Several>),
@@ -123,7 +123,7 @@ impl State {
         match found {
             FoundKey::Known(key) => Self::known(key, keyless, random),
             FoundKey::IfVerified { token, key, otherwise } => {
-                Ok(Self::Verify(token, [Some(key), otherwise], keyless))
+                Ok(Self::Verify(token, Box::new(([Some(key), otherwise], keyless))))
             }
         }
     }
@@ -143,7 +143,7 @@ impl State {
             None => None,
         };
         match key.is_some() && keyless.reads_body() {
-            true => Ok(Self::Copy(key, keyless)),
+            true => Ok(Self::Copy(key, Box::new(keyless))),
             false => keyless.plan(key.as_deref(), random).map(Self::from),
         }
     }
@@ -158,6 +158,7 @@ fn text_of(body: Result<Vec<u8>, BodyError>) -> Result<String, Response> {
         Err(error) => return Err(error.response()),
     };
     match String::from_utf8(body) {
+        Ok(text) if text.is_ascii() => Ok(text),
         Ok(mut text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
             let marks = text.len().saturating_sub(text.trim_start_matches('\u{feff}').len());
             text.drain(..marks);

@@ -5,6 +5,8 @@ use core::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 
+use super::{InvalidKey, has_key_length};
+
 /// Reads a network; an address is a network of one. An IPv4-mapped IPv6 address becomes the IPv4 address.
 pub(crate) fn network_of(text: &str) -> Option<IpNet> {
     let network: IpNet = match text.parse::<IpAddr>() {
@@ -35,9 +37,21 @@ pub(super) fn written_network(text: &str) -> Option<IpNet> {
 /// stays as it is.
 #[must_use]
 pub fn canonical_key(key: &str, ipv6_prefix: u8) -> Cow<'_, str> {
-    match key.strip_prefix("ip:") {
-        Some(address) => canonical_address(key, address, ipv6_prefix),
-        None => Cow::Borrowed(key),
+    match key.strip_prefix("ip:").map(str::parse) {
+        Some(Ok(address)) => canonical_address(key, address, ipv6_prefix),
+        Some(Err(_)) | None => Cow::Borrowed(key),
+    }
+}
+
+/// The canonical form of a key that is valid: see [`check_key`](super::check_key).
+pub(crate) fn valid_canonical_key(key: &str, ipv6_prefix: u8) -> Result<Cow<'_, str>, InvalidKey> {
+    if !has_key_length(key) {
+        return Err(InvalidKey::Length(key.len()));
+    }
+    match key.strip_prefix("ip:").map(str::parse) {
+        Some(Ok(address)) => Ok(canonical_address(key, address, ipv6_prefix)),
+        Some(Err(_)) => Err(InvalidKey::NoAddress(key.into())),
+        None => Ok(Cow::Borrowed(key)),
     }
 }
 
@@ -47,8 +61,7 @@ pub(crate) fn is_address(key: &str) -> bool {
     key.starts_with("ip:")
 }
 
-fn canonical_address<'a>(key: &'a str, address: &str, ipv6_prefix: u8) -> Cow<'a, str> {
-    let Ok(address) = address.parse::<IpAddr>() else { return Cow::Borrowed(key) };
+fn canonical_address(key: &str, address: IpAddr, ipv6_prefix: u8) -> Cow<'_, str> {
     match address.to_canonical() {
         IpAddr::V4(_) if address.is_ipv4() => Cow::Borrowed(key), // it has only one spelling
         IpAddr::V4(address) => Cow::Owned(alloc::format!("ip:{address}")),

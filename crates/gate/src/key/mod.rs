@@ -7,12 +7,11 @@ mod pattern;
 
 use alloc::string::String;
 use core::fmt;
-use core::net::IpAddr;
 
 use tidegate_form::Quoted;
 
 pub use address::canonical_key;
-pub(crate) use address::{is_address, network_of};
+pub(crate) use address::{is_address, network_of, valid_canonical_key};
 pub use depth::Depth;
 pub use lease::MAX_LEASE_BYTES;
 pub(crate) use lease::lease_id;
@@ -60,15 +59,7 @@ pub fn check_key(key: &str) -> Result<(), InvalidKey> {
 
 #[inline(never)]
 fn check_length_and_address(key: &str) -> Result<(), InvalidKey> {
-    if !has_key_length(key) {
-        return Err(InvalidKey::Length(key.len()));
-    }
-    match key.strip_prefix("ip:") {
-        Some(address) if address.parse::<IpAddr>().is_err() => {
-            Err(InvalidKey::NoAddress(key.into()))
-        }
-        _ => Ok(()),
-    }
+    valid_canonical_key(key, 128).map(drop)
 }
 
 #[inline]

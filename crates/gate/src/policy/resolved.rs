@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::decide::Limits;
-use crate::key::{InvalidKey, canonical_key, check_key, lease_id};
+use crate::key::{InvalidKey, lease_id, valid_canonical_key};
 use crate::limit::{Kind, Limit};
 use crate::policy::{Policy, Rule, RuleId};
 use compact_str::CompactString;
@@ -62,10 +62,10 @@ impl Resolved {
     /// Fails with [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES),
     /// or if it begins with `ip:` and does not continue with an address.
     pub fn new(policy: &Arc<Policy>, key: &str) -> Result<Self, InvalidKey> {
-        check_key(key)?;
+        let canonical = valid_canonical_key(key, policy.ipv6_prefix())?;
         let found = policy.find(key);
         let written = CompactString::new(key);
-        let key = CompactString::new(canonical_key(key, policy.ipv6_prefix()));
+        let key = CompactString::new(canonical);
         Ok(Self { policy: Arc::clone(policy), found, key, written, idempotency: None })
     }
 

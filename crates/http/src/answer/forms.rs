@@ -34,8 +34,8 @@ pub(crate) fn lease(result: &CheckResult<'_>) -> String {
     })
 }
 
-pub(crate) fn batch(results: &[CheckResult<'_>]) -> String {
-    object(|it| it.objects("decisions", results, write))
+pub(crate) fn batch<'r>(results: impl Iterator<Item = CheckResult<'r>>) -> String {
+    object(|it| it.objects("decisions", results, |result, it| write(&result, it)))
 }
 
 /// Checks that were decided one after another. `returned` says of each check before the refused one whether what it granted came

@@ -4,8 +4,6 @@
 mod older;
 
 use alloc::string::{String, ToString};
-use core::fmt::Write;
-
 use tidegate_gate::{Decision, Micros};
 
 use super::CheckResult;
@@ -28,9 +26,9 @@ pub(crate) fn add(
         None => add_states(headers, result, limits, verdict),
         Some(form) => form.add_state(headers, limits, verdict, hint),
     }
-    let wait = retry_after(result, verdict);
-    if !verdict.decision.is_allowed() && wait < Micros::MAX && !result.passes() {
-        headers.push(("retry-after", wait.as_secs_ceil().to_string().into()));
+    if !verdict.decision.is_allowed() && !result.passes() {
+        let wait = Some(retry_after(result, verdict)).filter(|wait| *wait < Micros::MAX);
+        headers.extend(wait.map(|wait| ("retry-after", wait.as_secs_ceil().to_string().into())));
     }
 }
 
@@ -78,30 +76,40 @@ fn add_states(headers: &mut Headers, result: &CheckResult<'_>, limits: &Limits, 
     // a client that knew a limit in shadow, or a payer that has no room, would go by it
     for (limit, decision) in limits.counting(verdict) {
         let (name, limit) = (result.name_of(limit), &limit.limit);
-        let comma = if policies.is_empty() { "" } else { ", " };
-        let _ = match limit.kind() {
+        match limit.kind() {
             Kind::Rate => {
-                let most = limit.capacity().min(MOST);
+                add_item(&mut policies, &name, ";q=", limit.capacity());
                 let window = limit.period().as_secs_ceil(); // rounded up, so that a client within it is within the limit
-                write!(policies, "{comma}\"{name}\";q={most};w={window}")
+                add_number(&mut policies, ";w=", window);
             }
             // without a window: places come back when they are released
             Kind::Lease => {
-                let most = decision.limit().min(MOST);
-                write!(policies, "{comma}\"{name}\";q={most};qu=\"concurrent-requests\"")
+                add_item(&mut policies, &name, ";q=", decision.limit());
+                policies.push_str(";qu=\"concurrent-requests\"");
             }
             Kind::Shed | Kind::Budget => continue, // not a quota of the caller
-        };
-        let remaining = decision.remaining().min(MOST);
-        let _ = write!(states, "{comma}\"{name}\";r={remaining}");
+        }
+        add_item(&mut states, &name, ";r=", decision.remaining());
         if let Some(wait) = wait(limit, decision, verdict, hint) {
-            let _ = write!(states, ";t={}", wait.as_secs_ceil());
+            add_number(&mut states, ";t=", wait.as_secs_ceil());
         }
     }
     if !policies.is_empty() {
-        headers.push(("ratelimit-policy", policies.into()));
-        headers.push(("ratelimit", states.into()));
+        headers.extend([("ratelimit-policy", policies.into()), ("ratelimit", states.into())]);
     }
+}
+
+/// Adds an item with its first parameter to a list. The formatter of `core` would take as long as the decision.
+fn add_item(list: &mut String, name: &str, parameter: &str, number: u64) {
+    list.push_str(if list.is_empty() { "\"" } else { ", \"" });
+    list.push_str(name);
+    list.push('"');
+    add_number(list, parameter, number.min(MOST));
+}
+
+fn add_number(list: &mut String, parameter: &str, number: u64) {
+    list.push_str(parameter);
+    list.push_str(itoa::Buffer::new().format(number));
 }
 
 /// The time until a limit has more units. `Retry-After` wins over it and must not be earlier, so both are rounded up.

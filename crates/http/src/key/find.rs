@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
     /// The key, if the request has a value in each source.
     fn key(&self, sources: &JoinedSources) -> Option<String> {
         if let [KeySource::Ip] = sources.sources() {
-            return self.client.map(|client| format!("ip:{client}"));
+            return self.client.map(key_of_address);
         }
         let parts = sources.sources().iter().map(|source| {
             let value = match source {
@@ -94,9 +94,21 @@ impl<'a> Reader<'a> {
 
     /// The client's address, as a key of it alone is counted.
     fn network(&self) -> Option<String> {
-        let key = format!("ip:{}", self.client?);
+        let key = key_of_address(self.client?);
         canonical_key(&key, self.ipv6_prefix).strip_prefix("ip:").map(ToString::to_string)
     }
+}
+
+/// The key of an address alone.
+fn key_of_address(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address else { return format!("ip:{address}") };
+    let mut key = String::with_capacity("ip:255.255.255.255".len());
+    // without the formatter of `core`, which would take as long as the decision
+    for (octet, before) in address.octets().into_iter().zip(["ip:", ".", ".", "."]) {
+        key.push_str(before);
+        key.push_str(itoa::Buffer::new().format(octet));
+    }
+    key
 }
 
 /// The value that a request has in a source which needs no token. An empty one counts as absent.
