@@ -11,12 +11,17 @@ pub(crate) use crate::random::random;
 /// The value of a header as the Worker's runtime shows it: fields of one name are joined, and each byte
 /// becomes a character.
 pub(crate) fn joined(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
+    text(headers, name).map(Cow::into_owned)
+}
+
+/// The same, without a copy of a value in ASCII.
+pub(crate) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<Cow<'_, str>> {
     let fields = headers.get_all(name).iter();
-    let text = |value: &HeaderValue| match value.to_str() {
-        Ok(ascii) => ascii.to_owned(),
-        Err(_) => value.as_bytes().iter().copied().map(char::from).collect(),
-    };
-    fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
+    let texts = fields.map(|value| match value.to_str() {
+        Ok(ascii) => Cow::Borrowed(ascii),
+        Err(_) => Cow::Owned(value.as_bytes().iter().copied().map(char::from).collect()),
+    });
+    texts.reduce(|all, next| Cow::Owned(all.into_owned() + ", " + &next))
 }
 
 /// The response that an exchange has worded, with this kind of body.
@@ -25,6 +30,7 @@ pub(crate) fn response<B>(
     body: impl FnOnce(String) -> B,
 ) -> Response<B> {
     let mut response = Response::new(body(answer.body));
+    response.headers_mut().reserve(answer.headers.len());
     match StatusCode::from_u16(answer.status) {
         Ok(status) => *response.status_mut() = status,
         Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
@@ -41,5 +47,16 @@ pub(crate) fn header((name, value): Header) -> Option<(HeaderName, HeaderValue)>
         Cow::Borrowed(value) => HeaderValue::from_static(value),
         Cow::Owned(value) => HeaderValue::try_from(value).ok()?,
     };
-    Some((HeaderName::from_static(name), value))
+    Some((header_name(name), value))
+}
+
+/// The name of a header. `from_static` reads each byte of a name at run time, so the names of most responses are made before.
+fn header_name(name: &'static str) -> HeaderName {
+    static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+    static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+    match name {
+        "ratelimit" => RATE_LIMIT.clone(),
+        "ratelimit-policy" => RATE_LIMIT_POLICY.clone(),
+        _ => HeaderName::from_static(name),
+    }
 }

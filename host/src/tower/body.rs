@@ -18,7 +18,7 @@ pin_project! {
         passed: Option<B>,
         // of a refusal
         refusal: Option<Bytes>,
-        held: Option<Held>,
+        held: Option<Box<Held>>,
     }
 }
 
@@ -31,7 +31,7 @@ impl<B> ResponseBody<B> {
 
 impl<B: Body> ResponseBody<B> {
     /// The body of a response that nobody reads if it answers `HEAD`.
-    pub(super) fn passed(body: B, mut held: Option<Held>, answers_head: bool) -> Self {
+    pub(super) fn passed(body: B, mut held: Option<Box<Held>>, answers_head: bool) -> Self {
         if (answers_head || body.is_end_stream())
             && let Some(held) = &mut held
         {

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::response::Parts;
+use http::Response;
 use tidegate_gate::{Id, Operation, Resolved};
 use tidegate_http::{AnswerEnd, Lease, Meter, Reservation};
 use tokio::runtime::Handle;
@@ -33,24 +33,25 @@ struct Commit {
 }
 
 impl Held {
-    /// Holds these from now on. `None` if there are none, or if no runtime could renew and end them: they then expire.
+    /// Holds these from now on, in a box, because few requests have any. `None` if there are none, or if no runtime could renew and
+    /// end them: they then expire.
     pub(super) fn begin(
         limit: &Arc<Limit>,
         leases: Vec<Lease>,
         reservations: Vec<Reservation>,
-    ) -> Option<Self> {
+    ) -> Option<Box<Self>> {
         if leases.is_empty() && reservations.is_empty() {
             return None;
         }
         let (end, ended) = oneshot::channel();
         Handle::try_current().ok()?.spawn(hold(Arc::clone(limit), leases, ended));
-        Some(Self { reservations, end: Some(end) })
+        Some(Box::new(Self { reservations, end: Some(end) }))
     }
 
     /// Takes note of the head of the response.
-    pub(super) fn answered(&mut self, parts: &Parts) {
+    pub(super) fn answered<B>(&mut self, response: &Response<B>) {
         for Reservation { meter, .. } in &mut self.reservations {
-            meter.answered(parts.status.as_u16(), &|name| joined(&parts.headers, name));
+            meter.answered(response.status().as_u16(), &|name| joined(response.headers(), name));
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Passed {
     /// The header fields to add to the response.
     pub(super) fields: Headers,
     /// What the request holds until its response has ended.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<Box<Held>>,
 }
 
 impl fmt::Debug for Limit {

@@ -37,6 +37,7 @@
 
 mod body;
 mod builder;
+mod future;
 mod grpc;
 mod held;
 mod limit;
@@ -46,4 +47,5 @@ mod tests;
 
 pub use body::ResponseBody;
 pub use builder::{Builder, LayerError};
+pub use future::ResponseFuture;
 pub use service::{RateLimit, RateLimitLayer};

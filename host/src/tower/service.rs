@@ -1,22 +1,20 @@
 //! The layer, and the service behind it.
 
 use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
 use http_body::Body;
 use tidegate_gate::Policies;
-use tidegate_http::AnswerEnd;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::body::ResponseBody;
 use super::builder::Builder;
+use super::future::ResponseFuture;
 use super::grpc;
-use super::limit::{Limit, Passed};
-use crate::http_message;
+use super::limit::Limit;
 use crate::store::Store;
 
 /// Limits the requests of a service by a policy.
@@ -58,7 +56,7 @@ where
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+    type Future = ResponseFuture<S::Future, R, S::Error>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -66,57 +64,35 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let begun = self.limit.begin(&parts);
-        let is_grpc = grpc::is_call(&parts.headers);
+        let is_grpc = || grpc::is_call(&parts.headers);
         let answers_head = parts.method == Method::HEAD;
-        let request = Request::from_parts(parts, body);
-        let decided = match begun {
-            Ok(exchange) if self.limit.store.waits() => {
-                let another = self.inner.clone();
-                let mut inner = mem::replace(&mut self.inner, another); // the one that is ready
-                let limit = Arc::clone(&self.limit);
-                return Box::pin(async move {
-                    match limit.decide(exchange).await {
-                        Ok(passed) => respond(inner.call(request), passed, answers_head).await,
-                        Err(refused) => Ok(refusal(refused, is_grpc)),
-                    }
-                });
-            }
-            Ok(exchange) => self.limit.decide_now(exchange),
-            Err(refused) => Err(refused),
+        let exchange = match self.limit.begin(&parts) {
+            Ok(exchange) => exchange,
+            Err(refusal) => return ResponseFuture::refused(refusal, is_grpc()),
         };
-        match decided {
-            Ok(passed) => {
-                let response = self.inner.call(request);
-                Box::pin(async move { respond(response, passed, answers_head).await })
+        if !self.limit.store.waits() {
+            return match self.limit.decide_now(exchange) {
+                Ok(passed) => {
+                    let response = self.inner.call(Request::from_parts(parts, body));
+                    ResponseFuture::passed(response, passed, answers_head)
+                }
+                Err(refusal) => ResponseFuture::refused(refusal, is_grpc()),
+            };
+        }
+        let another = self.inner.clone();
+        let mut inner = mem::replace(&mut self.inner, another); // the one that is ready
+        let limit = Arc::clone(&self.limit);
+        ResponseFuture::waiting(async move {
+            match limit.decide(exchange).await {
+                Ok(passed) => {
+                    let response = inner.call(Request::from_parts(parts, body));
+                    ResponseFuture::passed(response, passed, answers_head).await
+                }
+                Err(refusal) => {
+                    let is_grpc = grpc::is_call(&parts.headers);
+                    ResponseFuture::<S::Future, _, _>::refused(refusal, is_grpc).await
+                }
             }
-            Err(refused) => Box::pin(async move { Ok(refusal(refused, is_grpc)) }),
-        }
+        })
     }
-}
-
-fn refusal<R: Body>(refused: tidegate_http::Response, is_grpc: bool) -> Response<ResponseBody<R>> {
-    let refused = if is_grpc { grpc::refusal(refused) } else { refused };
-    http_message::response(refused, ResponseBody::refusal)
-}
-
-/// The response of the service, with the fields about the limits.
-async fn respond<R: Body, E>(
-    response: impl Future<Output = Result<Response<R>, E>>,
-    Passed { fields, mut held }: Passed,
-    answers_head: bool,
-) -> Result<Response<ResponseBody<R>>, E> {
-    let (mut parts, body) = match response.await {
-        Ok(response) => response.into_parts(),
-        Err(error) => {
-            held.iter_mut().for_each(|held| held.end(AnswerEnd::Failed));
-            return Err(error);
-        }
-    };
-    for (name, value) in fields.into_iter().filter_map(http_message::header) {
-        // the fields are lists, which may have the limits of another layer
-        parts.headers.append(name, value);
-    }
-    held.iter_mut().for_each(|held| held.answered(&parts));
-    Ok(Response::from_parts(parts, ResponseBody::passed(body, held, answers_head)))
 }
