@@ -174,8 +174,9 @@ struct UnderWay(Arc<Requests>);
 
 impl UnderWay {
     fn new(requests: &Arc<Requests>) -> Self {
-        requests.first.notify_one();
-        requests.begun.fetch_add(1, Ordering::Relaxed);
+        if requests.begun.fetch_add(1, Ordering::Relaxed) == 0 {
+            requests.first.notify_one();
+        }
         requests.under_way.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(requests))
     }

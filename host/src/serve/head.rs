@@ -8,7 +8,7 @@ use hyper::http::request::Parts;
 use tidegate_gate::Quoted;
 use tidegate_http::{self as http, Response};
 
-use crate::http_message::joined;
+use crate::http_message::text;
 
 /// The answer to a head that no server may accept; `None` if the head is acceptable. The answer closes the
 /// connection, because a proxy on the way may have read the request differently.
@@ -23,7 +23,7 @@ pub(super) fn refusal(parts: &Parts) -> Option<Response> {
 /// RFC 9112 §3.2: HTTP/1.1 needs exactly one valid `Host`.
 fn wrong_host(parts: &Parts) -> Option<String> {
     let fields = parts.headers.get_all(HOST).iter().count();
-    match (joined(&parts.headers, HOST), fields) {
+    match (text(&parts.headers, HOST), fields) {
         (None, _) if parts.version < Version::HTTP_11 => None,
         // RFC 9113 §8.3.1: the authority of the target takes the place of the field
         (None, _) if parts.version == Version::HTTP_2 && parts.uri.authority().is_some() => None,
@@ -38,7 +38,7 @@ fn wrong_host(parts: &Parts) -> Option<String> {
 
 /// RFC 9112 §6.1. Hyper has already refused codings that do not end in `chunked`.
 fn unknown_coding(parts: &Parts) -> Option<String> {
-    let codings = joined(&parts.headers, TRANSFER_ENCODING)?;
+    let codings = text(&parts.headers, TRANSFER_ENCODING)?;
     let known = codings.eq_ignore_ascii_case("chunked");
     (!known).then(|| format!("`transfer-encoding`: expected chunked, found {}", Quoted(&codings)))
 }

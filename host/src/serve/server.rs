@@ -1,14 +1,17 @@
 //! From a request to its response: drives the exchange, and asks the store.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Mutex;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Request, Version};
-use tidegate_gate::Verdict;
+use tidegate_gate::{Timestamp, Verdict};
 use tidegate_http::{
     self as http, BodyError, Check, Counted, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
     MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
@@ -92,8 +95,9 @@ impl Server {
         body: &mut Option<Incoming>,
     ) -> http::Response {
         let began = Instant::now();
-        let in_force = self.swap.at(clock::now(), |error| self.log.error(error)).await;
-        let mut exchange = self.exchange(peer, parts, &in_force);
+        let now = clock::now();
+        let in_force = self.swap.at(now, |error| self.log.error(error)).await;
+        let mut exchange = self.exchange(peer, parts, now, &in_force);
         let caller = Caller { client: peer.ip(), headers: &parts.headers };
         let spans = Spans::of(&parts.headers);
         let most_drained = match parts.version {
@@ -106,7 +110,13 @@ impl Server {
         answer
     }
 
-    fn exchange(&self, peer: SocketAddr, parts: &Parts, in_force: &InForce) -> Exchange {
+    fn exchange(
+        &self,
+        peer: SocketAddr,
+        parts: &Parts,
+        now: Timestamp,
+        in_force: &InForce,
+    ) -> Exchange {
         let InForce { policies, access, tag, .. } = in_force;
         let metrics = &|| self.metrics(in_force);
         let server = http::Server { policies, access, revision: tag, metrics };
@@ -116,7 +126,7 @@ impl Server {
             query: parts.uri.query().unwrap_or(""),
             header: &|name| joined(&parts.headers, name),
             client_ip: &|| Some(peer.ip()),
-            now: clock::now(),
+            now,
             ..Head::default()
         };
         Exchange::of_api(&server, &head, &mut random)
@@ -176,9 +186,14 @@ impl Server {
         most_drained: usize,
     ) -> Result<Vec<u8>, BodyError> {
         let Some(body) = body else { return Err(BodyError::Incomplete) };
+        let mut read = pin!(read_body(body, most_drained));
+        // most bodies come with their heads, and need no timer
+        if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await
+        {
+            return read;
+        }
         let read_timeout = self.bounds.read_timeout;
-        let read = timeout(read_timeout, read_body(body, most_drained)).await;
-        read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
+        timeout(read_timeout, read).await.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
 
     async fn decide(&self, checks: &[Check], asked: &Asked<'_>) -> Vec<Outcome> {
