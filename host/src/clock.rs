@@ -38,6 +38,22 @@ pub fn now() -> Timestamp {
     time
 }
 
+/// A span that began at some moment, by the processor's counter.
+#[cfg(feature = "command")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began(u64);
+
+#[cfg(feature = "command")]
+impl Began {
+    pub(crate) fn now() -> Self {
+        Self(COUNTER.raw())
+    }
+
+    pub(crate) fn elapsed(self) -> std::time::Duration {
+        std::time::Duration::from_nanos(COUNTER.delta_as_nanos(self.0, COUNTER.raw()))
+    }
+}
+
 /// A clock before 1970 reads as 1970.
 fn system_time() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

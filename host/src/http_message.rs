@@ -43,20 +43,21 @@ pub(crate) fn response<B>(
 
 /// A header that an exchange has worded. `None` if HTTP cannot carry the value.
 pub(crate) fn header((name, value): Header) -> Option<(HeaderName, HeaderValue)> {
-    let value = match value {
-        Cow::Borrowed(value) => HeaderValue::from_static(value),
-        Cow::Owned(value) => HeaderValue::try_from(value).ok()?,
-    };
-    Some((header_name(name), value))
-}
-
-/// The name of a header. `from_static` reads each byte of a name at run time, so the names of most responses are made before.
-fn header_name(name: &'static str) -> HeaderName {
+    // at run time `from_static` reads each byte, so what most responses have is made before
     static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
     static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-    match name {
+    static JSON: HeaderValue = HeaderValue::from_static("application/json");
+    static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+    let name = match name {
         "ratelimit" => RATE_LIMIT.clone(),
         "ratelimit-policy" => RATE_LIMIT_POLICY.clone(),
         _ => HeaderName::from_static(name),
-    }
+    };
+    let value = match value {
+        Cow::Borrowed("application/json") => JSON.clone(),
+        Cow::Borrowed("no-store") => NO_STORE.clone(),
+        Cow::Borrowed(value) => HeaderValue::from_static(value),
+        Cow::Owned(value) => HeaderValue::try_from(value).ok()?,
+    };
+    Some((name, value))
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidegate_gate::{Effect, OnError, Operation, Policies};
+use tidegate_gate::{Effect, OnError, Operation, Policies, Softness};
 
 use crate::answer::Outcome;
 use crate::plan::Check;
@@ -66,22 +66,31 @@ impl<'a> Counted<'a> {
     /// `None` if the operation is not a check that may consume something.
     #[must_use]
     pub fn of(check: &'a Check, outcome_of: &Outcome) -> Option<Self> {
-        let (place, cost) = counted(check, outcome_of)?;
-        let outcome = OUTCOMES.get(place)?;
-        let warned = warned(check, outcome_of);
-        Some(Self { policy: check.resolved().policy().name(), outcome, cost, warned })
+        let soft = softness(check, outcome_of);
+        let (place, cost) = counted(check, outcome_of, soft)?;
+        let (policy, outcome) = (check.resolved().policy().name(), OUTCOMES.get(place)?);
+        Some(Self { policy, outcome, cost, warned: soft.warns() })
     }
 }
 
-fn counted(check: &Check, outcome: &Outcome) -> Option<(usize, u64)> {
+fn softness(check: &Check, outcome: &Outcome) -> Softness {
+    let (Outcome::Decided(verdict), Some(limits)) = (outcome, check.resolved().limits()) else {
+        return Softness::default();
+    };
+    limits.softness(verdict)
+}
+
+fn counted(check: &Check, outcome: &Outcome, soft: Softness) -> Option<(usize, u64)> {
     let Operation::Decide(request) = check.operation() else { return None };
-    let limits = check.resolved().limits();
     let place = match outcome {
         Outcome::Unavailable(_) => 3,
         Outcome::Decided(verdict) if verdict.effect == Effect::OtherRequest => return None,
         Outcome::Decided(verdict) if verdict.decision.is_allowed() => {
-            let refuses = limits.is_some_and(|limits| limits.softness(verdict).would_refuse());
-            if refuses { 2 } else { 0 }
+            if soft.would_refuse() {
+                2
+            } else {
+                0
+            }
         }
         Outcome::Decided(_) if check.resolved().policy().is_shadow() => 2,
         Outcome::Decided(_) => 1,
@@ -101,11 +110,6 @@ fn by_on_error(check: &Check, outcome: &Outcome) -> Option<usize> {
         }
         Outcome::Decided(_) => None,
     }
-}
-
-fn warned(check: &Check, outcome: &Outcome) -> bool {
-    let Outcome::Decided(verdict) = outcome else { return false };
-    check.resolved().limits().is_some_and(|limits| limits.softness(verdict).warns())
 }
 
 impl Metrics {
@@ -153,10 +157,11 @@ impl Metrics {
 
     /// Returns the place of the outcome; 0 for a check that is not counted.
     fn add(&self, check: &Check, outcome: &Outcome) -> usize {
-        let Some((place, _)) = counted(check, outcome) else { return 0 };
+        let soft = softness(check, outcome);
+        let Some((place, _)) = counted(check, outcome, soft) else { return 0 };
         if let Some(counters) = self.of(check.resolved().policy().name()) {
             add(counters.outcomes.get(place));
-            if warned(check, outcome) {
+            if soft.warns() {
                 add(Some(&counters.warned));
             }
             add(by_on_error(check, outcome).and_then(|place| counters.on_error.get(place)));

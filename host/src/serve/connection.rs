@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -44,8 +46,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// The requests of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Requests {
+    server: Arc<Server>,
     first: Notify,
     begun: AtomicU64,
     under_way: AtomicUsize,
@@ -82,20 +85,19 @@ async fn answer(
     first_head_by: Instant,
 ) {
     let Bounds { read_timeout, write_timeout, first_head_timeout, .. } = server.bounds;
-    let requests = Arc::new(Requests::default());
+    let requests = Arc::new(Requests::new(server));
     let counted = Arc::clone(&requests);
-    let asked = Arc::clone(&server);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (server, guard) = (Arc::clone(&asked), UnderWay::new(&counted));
+        let under_way = UnderWay::new(&counted);
         async move {
             let is_head = request.method() == Method::HEAD;
-            let mut answer = server.answer(peer, request).await;
+            let mut answer = under_way.0.server.answer(peer, request).await;
             if is_head && !answer.body.is_empty() {
                 // hyper leaves the body out of HTTP/1 only
                 let length = take(&mut answer.body).len().to_string();
                 answer.headers.push(("content-length", length.into()));
             }
-            drop(guard);
+            drop(under_way);
             Ok::<_, Infallible>(response(answer, Full::<Bytes>::from))
         }
     });
@@ -109,14 +111,22 @@ async fn answer(
         _ = stopping.wait_for(|is| *is) => true,
         () = sleep_until(first_head_by) => return,
     };
-    let mut leaves_within = write_timeout.max(read_timeout);
+    let longest = write_timeout.max(read_timeout);
+    let mut leaves_within = longest;
     if !is_stopping {
+        let end = async {
+            tokio::select! {
+                _ = stopping.wait_for(|is| *is) => longest,
+                () = requests.idle(read_timeout) => longest,
+                () = requests.in_the_way() => first_head_timeout,
+            }
+        };
+        // it has a waker of its own, so that a request on the connection does not poll it
+        let mut end = FuturesUnordered::from_iter([end]);
         tokio::select! {
             biased;
             _ = &mut connection => return,
-            _ = stopping.wait_for(|is| *is) => {}
-            () = requests.idle(read_timeout) => {}
-            () = requests.in_the_way(&server.places.wanted) => leaves_within = first_head_timeout,
+            Some(within) = end.next() => leaves_within = within,
         }
     }
     connection.as_mut().graceful_shutdown();
@@ -138,6 +148,11 @@ fn builder(read_timeout: Duration) -> auto::Builder<TokioExecutor> {
 }
 
 impl Requests {
+    fn new(server: Arc<Server>) -> Self {
+        let (begun, under_way) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Self { server, first: Notify::new(), begun, under_way }
+    }
+
     /// Waits until no request was under way or has begun for a span. HTTP/1 has a timeout of its own between two requests, and
     /// HTTP/2 has none.
     async fn idle(&self, span: Duration) {
@@ -156,7 +171,8 @@ impl Requests {
     }
 
     /// Waits until no request is under way and another client needs the place.
-    async fn in_the_way(&self, wanted: &Notify) {
+    async fn in_the_way(&self) {
+        let wanted = &self.server.places.wanted;
         loop {
             self.idle(IDLE_AFTER).await;
             let begun = self.begun.load(Ordering::Relaxed);

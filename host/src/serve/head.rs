@@ -56,9 +56,10 @@ fn is_host(text: &str) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
-    let mut escaped = name.split('%');
-    let starts_well = |part: &str| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte);
+    let mut escaped = name.as_bytes().split(|byte| *byte == b'%');
+    let starts_well =
+        |part: &[u8]| part.iter().take(2).filter(|byte| byte.is_ascii_hexdigit()).count() == 2;
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_~!$&'()*+,;=".contains(byte);
     let first = escaped.next().unwrap_or_default();
-    first.bytes().all(plain) && escaped.all(|part| starts_well(part) && part.bytes().all(plain))
+    first.iter().all(plain) && escaped.all(|part| starts_well(part) && part.iter().all(plain))
 }

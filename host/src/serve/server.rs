@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Mutex;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -27,7 +27,7 @@ use super::places::Places;
 use super::readiness::Readiness;
 use super::spans::Spans;
 use super::{calendar, head, log};
-use crate::clock;
+use crate::clock::{self, Began};
 use crate::http_message::{joined, random};
 use crate::store::StoreError;
 
@@ -94,7 +94,7 @@ impl Server {
         parts: &Parts,
         body: &mut Option<Incoming>,
     ) -> http::Response {
-        let began = Instant::now();
+        let began = Began::now();
         let now = clock::now();
         let in_force = self.swap.at(now, |error| self.log.error(error)).await;
         let mut exchange = self.exchange(peer, parts, now, &in_force);
@@ -146,13 +146,15 @@ impl Server {
                     exchange.body(read, &mut random);
                 }
                 Step::Decide(checks) => {
-                    let began = self.server_timing.then(Instant::now);
+                    let began = self.server_timing.then(Began::now);
                     let outcomes = self.decide(checks, asked).await;
                     took = began.map(|began| began.elapsed());
                     exchange.decided(outcomes);
                 }
                 Step::Change(call) => {
-                    let answer = self.swap.handle(call, |error| self.log.error(error)).await;
+                    // boxed, as below: the future of every request would have room for this one
+                    let answer = self.swap.handle(call, |error| self.log.error(error));
+                    let answer = Box::pin(answer).await;
                     if answer.status == 200 {
                         self.audit(call, &asked.caller);
                         self.limited().keep(&self.swap.in_force().policies);
@@ -160,7 +162,7 @@ impl Server {
                     exchange.changed(answer);
                 }
                 Step::Probe => {
-                    let ready = self.readiness.ask(&in_force.store).await;
+                    let ready = Box::pin(self.readiness.ask(&in_force.store)).await;
                     let warnings = |()| calendar::warnings(&in_force.calendars, clock::now());
                     exchange.probed(ready.map(warnings));
                 }
