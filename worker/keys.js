@@ -4,25 +4,17 @@ import { Owner } from "./build/index.js";
 import { instance, outlive, recover } from "./recovery.js";
 
 /**
- * The class of the objects. `learn` reads the policies that the questions need. It gets the questions, the bindings, and the policy that came
- * with the questions, if one did.
+ * The class of the objects. `learn` reads the policies that the questions need, and returns a promise. It gets the questions, the bindings,
+ * and the policy that came with the questions, if one did.
  */
 export const keysBy = (learn) => class Keys extends DurableObject {
-  constructor(state, env) {
-    super(state, env);
-    this.owner = undefined;
-    this.instance = instance;
-  }
+  owner;
+  instance = instance;
 
   /** Answers questions of an isolate. Only WebAssembly reads the questions and the replies. */
   ask(questions, policy) {
-    return this.#use((owner) => owner.ask(questions, Date.now())) ?? this.#learn(questions, policy);
-  }
-
-  /** Answers by policies that must be read first. */
-  async #learn(questions, policy) {
-    await learn(questions, this.env, policy);
-    return this.#use((owner) => owner.ask(questions, Date.now()));
+    const answer = () => this.#use((owner) => owner.ask(questions, Date.now()));
+    return answer() ?? learn(questions, this.env, policy).then(answer); // without an answer, policies must be read first
   }
 
   /** Deletes expired states. */

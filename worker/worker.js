@@ -100,15 +100,10 @@ function goOn(next, asked) {
     case NextStep.Wait:
       return finish(exchange, asked);
     case NextStep.Body:
-      return read(asked);
+      return bodyOf(asked.request).then((body) => begin(Object.assign(asked, { body })));
     case NextStep.Await:
       return proceed(exchange, asked);
   }
-}
-
-async function read(asked) {
-  asked.body = await bodyOf(asked.request);
-  return begin(asked);
 }
 
 async function proceed(exchange, asked) {

@@ -12,4 +12,4 @@ export { ArgumentError, FullError, LimiterError, PolicyError } from "../errors.j
 export { DurableLimiter, DurableLimiter as default } from "../objects/limiter.js";
 
 /** The states of the keys that belong to one object. It reads the policies that limiters tell it of. */
-export const Keys = keysBy((_questions, _env, policy) => policy !== undefined && Objects.learn(policy));
+export const Keys = keysBy(async (_questions, _env, policy) => policy !== undefined && Objects.learn(policy));
