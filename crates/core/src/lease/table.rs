@@ -37,6 +37,8 @@ pub const MAX_ENTRIES: u64 = 4_096;
 pub struct Layout<const WIDTH: usize> {
     /// The most entries.
     entries: usize,
+    /// The number of words.
+    words: usize,
     /// The number of slots, which is a power of two, less 1.
     mask: usize,
     /// The shift that leaves log2(slots) bits of a hash.
@@ -55,17 +57,20 @@ impl<const WIDTH: usize> Layout<WIDTH> {
         in_bounds(field, entries, 1, MAX_ENTRIES)?;
         let count = usize::try_from(entries).unwrap_or_else(|_| never(0)); // at most MAX_ENTRIES
         let slots = count.saturating_mul(2).max(SLOTS_PER_WORD).next_power_of_two();
-        Ok(Self {
+        let layout = Self {
             entries: count,
+            words: 0,
             mask: slots.saturating_sub(1),
             shift: u64::BITS.saturating_sub(slots.trailing_zeros()),
             period,
-        })
+        };
+        Ok(Self { words: layout.base(count.saturating_add(1)), ..layout })
     }
 
     /// The number of words.
+    #[inline]
     pub(crate) const fn words(&self) -> usize {
-        self.base(self.entries.saturating_add(1))
+        self.words
     }
 
     pub(crate) const fn entries(&self) -> usize {
@@ -101,6 +106,7 @@ macro_rules! limiter_with_table {
         impl $crate::limiter::sealed::Sealed for $config {}
 
         impl $crate::limiter::Limiter for $config {
+            #[inline]
             fn words(&self) -> usize {
                 self.layout().words()
             }

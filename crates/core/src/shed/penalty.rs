@@ -108,17 +108,6 @@ struct Parts<'a> {
     refusals: log::State<&'a [u64]>,
 }
 
-impl<'a> Parts<'a> {
-    #[inline]
-    fn of(state: &'a State<impl Words>) -> Self {
-        let (unforgiven, in_a_row, refusals): (u64, u64, &[u64]) = match state.words() {
-            [unforgiven, in_a_row, refusals @ ..] => (*unforgiven, *in_a_row, refusals),
-            _ => never((u64::MAX, u64::MAX, &[])),
-        };
-        Self { unforgiven, in_a_row, refusals: log::State::over(refusals) }
-    }
-}
-
 impl Config {
     /// Makes penalties on these terms.
     ///
@@ -158,31 +147,53 @@ impl Config {
     #[inline]
     pub fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp) -> Decision {
         self.advance(state, now);
-        self.peek(state, now)
+        let Some(Parts { unforgiven, refusals, .. }) = self.parts(state) else {
+            return self.refuses_all();
+        };
+        self.answer(unforgiven, log::settled(&refusals))
     }
 
     /// The answer that [`decide`](Self::decide) would give. The state does not change.
     #[inline]
     pub fn peek(&self, state: &State<impl Words>, now: Timestamp) -> Decision {
-        let limit = self.terms.refusals;
-        if self.most_of(state, limit) == 0 {
-            let (retry_after, reset_after) = (Micros::MAX, Micros::MAX);
-            return Decision::Deny { limit, remaining: 0, retry_after, reset_after };
-        }
-        let Parts { unforgiven, refusals, .. } = Parts::of(state);
+        let Some(Parts { unforgiven, refusals, .. }) = self.parts(state) else {
+            return self.refuses_all();
+        };
         let taken = now.taken_after(refusals.newest(), self.period());
-        let unforgiven = unforgiven.saturating_sub(taken.saturating_since(refusals.newest()).0);
-        let unforgiven = Micros(unforgiven);
+        let passed = taken.saturating_since(refusals.newest()).0;
+        // the log's period is at most this limiter's, so the log takes every time taken here
+        self.answer(unforgiven.saturating_sub(passed), self.refusals.view(&refusals, taken))
+    }
+
+    #[inline]
+    fn answer(&self, unforgiven: u64, refusals: log::View<'_>) -> Decision {
+        let (limit, unforgiven) = (self.terms.refusals, Micros(unforgiven));
         if unforgiven > self.terms.forgive_after {
             let retry_after = Micros(unforgiven.0.saturating_sub(self.terms.forgive_after.0));
             return Decision::Deny { limit, remaining: 0, retry_after, reset_after: unforgiven };
         }
-        // a peek has no cost, so it cannot exceed the capacity
-        let (remaining, reset_after) = self
-            .refusals
-            .peek(&refusals, taken, 0)
-            .map_or((0, Micros::ZERO), |looked| (looked.remaining(), looked.reset_after()));
-        Decision::Allow { limit, remaining, reset_after: reset_after.max(unforgiven) }
+        let looked = self.refusals.answer(refusals, 0);
+        let reset_after = looked.reset_after().max(unforgiven);
+        Decision::Allow { limit, remaining: looked.remaining(), reset_after }
+    }
+
+    /// The answer to a request on the state of another limiter.
+    #[cold]
+    const fn refuses_all(&self) -> Decision {
+        let (limit, retry_after, reset_after) = (self.terms.refusals, Micros::MAX, Micros::MAX);
+        Decision::Deny { limit, remaining: 0, retry_after, reset_after }
+    }
+
+    /// The words of a state, by name. `None` if the state has another number of words, because it is that of another limiter.
+    #[inline]
+    fn parts<'a>(&self, state: &'a State<impl Words>) -> Option<Parts<'a>> {
+        match state.words() {
+            [unforgiven, in_a_row, refusals @ ..] if refusals.len() == self.refusals.words() => {
+                let refusals = log::State::over(refusals);
+                Some(Parts { unforgiven: *unforgiven, in_a_row: *in_a_row, refusals })
+            }
+            _ => None,
+        }
     }
 
     /// Counts a refusal by another limit at `now`. Returns the length of the penalty that it
@@ -244,13 +255,16 @@ impl Limiter for Config {
     }
 
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
-        let Parts { unforgiven, refusals, .. } = Parts::of(state);
-        self.refusals.reset_after(&refusals).max(Micros(unforgiven))
+        match self.parts(state) {
+            Some(Parts { unforgiven, refusals, .. }) => {
+                self.refusals.reset_after(&refusals).max(Micros(unforgiven))
+            }
+            None => Micros::MAX,
+        }
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
-        self.state(state.words())?;
-        let Parts { unforgiven, in_a_row, refusals } = Parts::of(state);
+        let Parts { unforgiven, in_a_row, refusals } = self.parts(state).ok_or(InvalidState)?;
         self.refusals.accepts(&refusals)?;
         let longest = self.lasts(in_a_row).0.saturating_add(self.terms.forgive_after.0);
         let oldest = log::units(&refusals).last();

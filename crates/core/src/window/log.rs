@@ -43,7 +43,7 @@
 mod tests;
 mod view;
 
-use self::view::View;
+pub(crate) use self::view::View;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::hold::reservable::Reservable;
@@ -249,7 +249,11 @@ impl Config {
     }
 
     #[inline]
-    fn view<'a, W: AsRef<[u64]>>(&self, state: &'a State<W>, now: Timestamp) -> View<'a> {
+    pub(crate) fn view<'a, W: AsRef<[u64]>>(
+        &self,
+        state: &'a State<W>,
+        now: Timestamp,
+    ) -> View<'a> {
         let newest = state.newest();
         let taken = now.taken_after(newest, self.period);
         let shift = newest.saturating_since(taken).0;
@@ -259,7 +263,7 @@ impl Config {
     }
 
     #[inline]
-    fn answer(&self, view: View<'_>, cost: u64) -> Decision {
+    pub(crate) fn answer(&self, view: View<'_>, cost: u64) -> Decision {
         let limit = self.limit;
         let added = index(cost);
         let wait = if cost == 0 { Micros::ZERO } else { self.wait(view, 0, cost) };
@@ -315,6 +319,7 @@ impl Config {
 
 impl Limiter for Config {
     /// Two words, and one word for each remembered unit.
+    #[inline]
     fn words(&self) -> usize {
         self.remembered.saturating_add(2)
     }
@@ -450,7 +455,7 @@ pub(crate) fn units(state: &State<impl Words>) -> &[u64] {
 
 /// The view from the newest time of a state that was advanced to it.
 #[inline]
-fn settled(state: &State<impl Words>) -> View<'_> {
+pub(crate) fn settled(state: &State<impl Words>) -> View<'_> {
     View { taken: state.newest(), shift: 0, units: units(state) }
 }
 
@@ -478,8 +483,10 @@ fn insert(state: &mut State<impl WordsMut>, (first, at): (usize, Timestamp), add
 /// Forgets all but the newest `kept` units.
 #[inline]
 fn truncate(len: &mut u64, units: &mut [u64], kept: usize) {
-    if let Some(gone) = units.get_mut(kept..index(*len).min(units.len())) {
-        gone.fill(0);
+    if let Some(gone) = units.get_mut(kept..index(*len).min(units.len()))
+        && !gone.is_empty()
+    {
+        gone.fill(0); // a call, even for no units
     }
     *len = count(kept);
 }

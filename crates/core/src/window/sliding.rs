@@ -54,10 +54,8 @@ pub const MAX_SEGMENTS: u64 = 120;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     limit: u64,
-    /// n
-    segments: usize,
-    /// n + 4, the number of words in a state. As a small number it tells the compiler that a state has a head.
-    words: u8,
+    /// n. As a small number it tells the compiler that a state of n + 4 words has a head.
+    segments: u8,
     /// s
     segment: Divisor,
     period: Micros,
@@ -111,9 +109,7 @@ impl Config {
         in_range("limit", limit)?;
         in_range("period", period.0)?;
         in_bounds("segments", segments, 1, MAX_SEGMENTS)?;
-        let count = usize::try_from(segments).unwrap_or_else(|_| never(usize::MAX)); // at most MAX_SEGMENTS
-        let words = count.saturating_add(HEAD).saturating_add(1);
-        let words = u8::try_from(words).unwrap_or_else(|_| never(u8::MAX));
+        let count = u8::try_from(segments).unwrap_or_else(|_| never(u8::MAX)); // at most MAX_SEGMENTS
         let segment = Divisor::new(segments).floor(period.0);
         if segment.saturating_mul(segments) != period.0 {
             let below = segment.saturating_mul(segments);
@@ -133,7 +129,7 @@ impl Config {
         if limit > nearest {
             return Err(ConfigError::ScaleTooFine { field: "limit", found: limit, nearest });
         }
-        Ok(Self { limit, segments: count, words, segment, period })
+        Ok(Self { limit, segments: count, segment, period })
     }
 
     /// The most units in a window.
@@ -144,8 +140,9 @@ impl Config {
 
     /// n, the number of segments. A state has n + 1 counters.
     #[must_use]
-    pub const fn segments(&self) -> usize {
-        self.segments
+    #[inline]
+    pub fn segments(&self) -> usize {
+        self.segments.into()
     }
 
     /// The most units that n segments may count. Their weighted sum must fit 64 bits.
@@ -201,11 +198,11 @@ impl Config {
         if aged == 0 {
             return View { taken, start, aged: 0, sum, offset };
         }
-        let most = self.segments.saturating_add(1);
+        let most = self.segments().saturating_add(1);
         let aged = usize::try_from(aged).unwrap_or(most).min(most);
         // the oldest counters, which become the trailing counter or leave
-        let kept = self.segments.saturating_sub(aged);
-        let leaving = counts.iter().take(self.segments).skip(kept);
+        let kept = self.segments().saturating_sub(aged);
+        let leaving = counts.iter().take(self.segments()).skip(kept);
         let sum = leaving.fold(sum, |sum, &count| sum.saturating_sub(count));
         View { taken, start, aged, sum, offset }
     }
@@ -233,7 +230,7 @@ impl Config {
     /// aₙ after the counters have aged by `aged` segments.
     #[inline]
     fn trailing(&self, counts: &[u64], aged: usize) -> u64 {
-        self.segments.checked_sub(aged).and_then(|k| counts.get(k)).copied().unwrap_or(0)
+        self.segments().checked_sub(aged).and_then(|k| counts.get(k)).copied().unwrap_or(0)
     }
 
     /// The span until `cost` fits. E never rises: it falls linearly within each segment. So the
@@ -243,7 +240,7 @@ impl Config {
         let length = self.segment.value();
         let View { aged, mut sum, offset, .. } = view;
         let mut passed = 0_u64;
-        for aged in aged..=self.segments {
+        for aged in aged..=self.segments() {
             if let Some(room) = self.limit.checked_sub(sum).and_then(|room| room.checked_sub(cost))
             {
                 let covered = room
@@ -270,7 +267,7 @@ impl Config {
     /// The span until a segment of age k has left. It leaves at the end of segment i − k + n.
     #[inline]
     fn until_aged_out(&self, k: usize, offset: u64) -> Micros {
-        let segments = self.segments.saturating_add(1).saturating_sub(k);
+        let segments = self.segments().saturating_add(1).saturating_sub(k);
         let segments = u64::try_from(segments).unwrap_or_else(|_| never(MAX_SEGMENTS)); // at most n + 1
         Micros(segments.saturating_mul(self.segment.value()).saturating_sub(offset))
     }
@@ -279,7 +276,7 @@ impl Config {
 impl Limiter for Config {
     #[inline]
     fn words(&self) -> usize {
-        usize::from(self.words)
+        self.segments().saturating_add(HEAD).saturating_add(1)
     }
 
     /// The length of the window.
@@ -308,7 +305,7 @@ impl Limiter for Config {
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
         let (head, counts) = self.split(state).ok_or(InvalidState)?;
         let mut sum = 0_u64;
-        for &count in counts.iter().take(self.segments) {
+        for &count in counts.iter().take(self.segments()) {
             sum = sum.checked_add(count).ok_or(InvalidState)?;
         }
         let trailing = counts.last().copied().unwrap_or_else(|| never(u64::MAX));
@@ -428,7 +425,7 @@ impl Reservable for Config {
 
     /// The trailing segment counts with a weight.
     fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, _units: u64) -> bool {
-        self.age(state.newest(), granted_at).is_some_and(|age| age < self.segments)
+        self.age(state.newest(), granted_at).is_some_and(|age| age < self.segments())
     }
 
     fn correct(
@@ -443,9 +440,9 @@ impl Reservable for Config {
         let Some(count) = counts.get_mut(age) else { return };
         let others = count.saturating_sub(counted);
         let left = sum.saturating_sub(count.saturating_sub(others));
-        let room = self.most().saturating_sub(if age < self.segments { left } else { others });
+        let room = self.most().saturating_sub(if age < self.segments() { left } else { others });
         *count = others.saturating_add(actual.min(room));
-        if age < self.segments {
+        if age < self.segments() {
             *sum = left.saturating_add(actual.min(room));
         }
     }

@@ -4,7 +4,7 @@ use crate::time::{Micros, Timestamp};
 
 /// The units that still count, as seen from a time at or after the newest time.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(crate) struct View<'a> {
     pub(super) taken: Timestamp,
     /// The span by which each unit moves back after a clock has returned from a jump ahead.
     pub(super) shift: u64,
