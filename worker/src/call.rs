@@ -32,7 +32,7 @@ pub(crate) fn transmit<T>(
 
 /// The calls that are due, by the names of their objects.
 #[derive(Debug, Default)]
-struct Calls(BTreeMap<String, Call>);
+struct Calls(BTreeMap<String, Box<Call>>);
 
 /// The questions to one object.
 #[derive(Debug, Default)]
@@ -58,7 +58,8 @@ impl Calls {
     fn into_text(self) -> String {
         let mut fields = Fields::default();
         fields.number(u64::try_from(self.0.len()).unwrap_or(u64::MAX));
-        for (object, Call { numbers, questions }) in self.0 {
+        for (object, call) in self.0 {
+            let Call { numbers, questions } = *call;
             fields.text(&object).text(&numbers.into_text()).text(&questions.into_text());
         }
         fields.into_text()

@@ -8,7 +8,7 @@ use crate::bindings::EVENTS;
 use crate::clock::{AFTER_RESPONSE, number};
 use crate::isolate::Isolate;
 use crate::log::log_error;
-use crate::node::{Event, with};
+use crate::node::{Event, Running, with};
 
 /// Analytics Engine takes at most this many events of a request.
 const MOST_EVENTS: usize = 25;
@@ -18,7 +18,7 @@ impl Isolate {
     /// Writes an event for each policy and outcome of an exchange, after its response. `took_us` is how long it took.
     pub fn emit(exchange: u32, env: Env, context: JsContext, took_us: f64, now_ms: f64) {
         let events = with(now_ms, |node, _, _| {
-            node.exchanges.get_mut(&exchange).map(|own| own.events()).unwrap_or_default()
+            node.exchanges.get(exchange).map(Running::events).unwrap_or_default()
         });
         if events.is_empty() {
             return;

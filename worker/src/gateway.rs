@@ -61,7 +61,7 @@ impl Isolate {
         hold: Function,
         now_ms: f64,
     ) -> Result<Response, JsValue> {
-        let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
+        let running = with(now_ms, |node, _, _| node.exchanges.remove(exchange));
         let Some(End::Served(Served::Pass(mut pass))) = running.and_then(|running| running.end)
         else {
             return Err(JsError::new("the request does not pass").into());

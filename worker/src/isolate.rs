@@ -108,7 +108,7 @@ impl Isolate {
     pub fn waits(exchange: u32, now_ms: f64) -> bool {
         with(now_ms, |node, _, at| {
             node.forget(at);
-            node.exchanges.get(&exchange).is_some_and(|running| running.end.is_none())
+            node.exchanges.get(exchange).is_some_and(|running| running.end.is_none())
         })
     }
 
@@ -116,7 +116,7 @@ impl Isolate {
     /// time in ms after which it looks by itself whether it can go on.
     pub fn on_turn(exchange: u32, go_on: Function, now_ms: f64) -> u32 {
         with(now_ms, |node, _, _| {
-            if let Some(running) = node.exchanges.get_mut(&exchange) {
+            if let Some(running) = node.exchanges.get(exchange) {
                 running.go_on = Some(go_on);
             }
         });
@@ -137,7 +137,7 @@ impl Isolate {
         with(now_ms, |node, now, at| {
             let id = node.begin(OwnRequest { request, country, now, body: Some(body) }, at);
             let in_force = Rc::clone(&node.in_force);
-            if let Some(running) = node.exchanges.get_mut(&id) {
+            if let Some(running) = node.exchanges.get(id) {
                 running.end = Some(End::Served(unavailable(&in_force, &mut running.exchange)));
             }
             NextStep::Finish.of(id)
@@ -149,12 +149,14 @@ impl Isolate {
     #[must_use]
     pub fn finish(exchange: u32, now_ms: f64) -> Option<String> {
         with(now_ms, |node, _, _| {
-            let running = node.exchanges.remove(&exchange);
+            let running = node.exchanges.remove(exchange);
             match running.as_ref().and_then(|running| running.end.as_ref()) {
                 Some(End::Served(Served::Response(response))) => Some(text(response)),
                 Some(End::Answered(response)) => Some(response.clone()),
                 Some(End::Served(Served::Pass(_))) => {
-                    running.and_then(|running| node.exchanges.insert(exchange, running));
+                    if let Some(running) = running {
+                        node.exchanges.insert(exchange, running);
+                    }
                     None
                 }
                 _ => Some(text(&http::internal_error("the request has no response".into()))),

@@ -22,6 +22,8 @@ mod closed;
 mod events;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod exchange;
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
+mod exchanges;
 #[cfg(any(target_arch = "wasm32", test))]
 mod fields;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]

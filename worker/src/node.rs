@@ -1,7 +1,6 @@
 //! An isolate as a node: it answers what its policies let it answer, and asks the objects for the rest.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::iter;
 use std::rc::Rc;
 
@@ -18,6 +17,7 @@ use crate::bindings::Bindings;
 use crate::call;
 use crate::clock::{Clock, timestamp};
 use crate::exchange::{InForce, Needs, NextStep, OwnRequest};
+use crate::exchanges::Exchanges;
 use crate::lists::Handover;
 use crate::log::log_error;
 use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
@@ -53,7 +53,7 @@ pub(crate) struct Node {
     trusts_caller_time: bool,
     /// What the isolate answers by itself, and its questions to the objects.
     pub(crate) asks: tidegate_tier::Node<Token>,
-    pub(crate) exchanges: BTreeMap<u32, Running>,
+    pub(crate) exchanges: Exchanges,
     next: u32,
     /// What JavaScript knows of the revision in force.
     pub(crate) needs: Needs,
@@ -75,7 +75,7 @@ pub(crate) struct Running {
     asked: Option<Micros>,
     answered: Option<Micros>,
     /// The checks that were counted, by policy and outcome: how many, and their cost.
-    events: BTreeMap<(String, &'static str), (u32, u64)>,
+    events: Vec<Event>,
     pub(crate) end: Option<End>,
     /// Lets the exchange go on if it waits for another one's call.
     pub(crate) go_on: Option<Function>,
@@ -140,7 +140,7 @@ impl Node {
             ),
             trusts_caller_time,
             asks: tidegate_tier::Node::new(cache, outbox, outage),
-            exchanges: BTreeMap::new(),
+            exchanges: Exchanges::default(),
             next: 0,
             needs,
             clock: Clock::default(),
@@ -161,11 +161,11 @@ impl Node {
             missing: 0,
             asked: None,
             answered: None,
-            events: BTreeMap::new(),
+            events: Vec::new(),
             end: None,
             go_on: None,
         };
-        self.exchanges.insert(id, running);
+        self.exchanges.insert(id, Box::new(running));
         id
     }
 
@@ -176,19 +176,16 @@ impl Node {
             self.settle(&JsValue::UNDEFINED);
             self.wake_next();
         }
-        while let Some(oldest) = self.exchanges.first_entry()
-            && at.0.saturating_sub(oldest.get().began.0) > LONGEST_EXCHANGE.0
-        {
-            oldest.remove();
-        }
+        self.exchanges
+            .remove_while(|running| at.0.saturating_sub(running.began.0) > LONGEST_EXCHANGE.0);
     }
 
     /// Goes on with an exchange, and gives it up if its body is missing.
     pub(crate) fn step(&mut self, id: u32, now: Timestamp, at: Micros) -> NextStep {
-        let Some(running) = self.exchanges.get_mut(&id) else { return NextStep::Finish };
+        let Some(running) = self.exchanges.get(id) else { return NextStep::Finish };
         match running.exchange.step() {
             Step::Body => {
-                self.exchanges.remove(&id);
+                self.exchanges.remove(id);
                 return NextStep::Body;
             }
             Step::Verify(_) | Step::Copy | Step::Watch { .. } => return NextStep::Await,
@@ -208,7 +205,7 @@ impl Node {
                 self.settle(&JsValue::UNDEFINED);
             }
         }
-        match self.exchanges.get(&id).is_some_and(|running| running.end.is_none()) {
+        match self.exchanges.get(id).is_some_and(|running| running.end.is_none()) {
             true => NextStep::Wait,
             false if self.asks.outbox().is_ready() => NextStep::Send,
             false => NextStep::Finish,
@@ -219,7 +216,7 @@ impl Node {
     /// follow at once, until the exchange ends or an object must answer.
     fn decide(&mut self, id: u32, now: Timestamp, at: Micros) {
         let Self { exchanges, asks, in_force, trusts_caller_time, .. } = self;
-        let Some(running) = exchanges.get_mut(&id) else { return };
+        let Some(running) = exchanges.get(id) else { return };
         while running.end.is_none()
             && let Step::Decide(checks) = running.exchange.step()
         {
@@ -297,8 +294,8 @@ impl Node {
 
     /// Lets the exchange go on that must make the next call.
     fn wake_next(&mut self) {
-        if let Some(Some((next, _))) = self.asks.outbox().first_ready()
-            && let Some(running) = self.exchanges.get_mut(next)
+        if let Some(&Some((next, _))) = self.asks.outbox().first_ready()
+            && let Some(running) = self.exchanges.get(next)
         {
             running.wake();
         }
@@ -306,7 +303,7 @@ impl Node {
 
     /// `answered` is the time at which the answer of an object came.
     fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome, answered: Micros) {
-        let Some(running) = self.exchanges.get_mut(&id) else { return };
+        let Some(running) = self.exchanges.get(id) else { return };
         let Some(empty @ None) = running.outcomes.get_mut(place) else { return };
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
@@ -338,9 +335,20 @@ impl Running {
                 {
                     let Counted { policy, outcome, cost, warned } = counted;
                     for outcome in iter::once(outcome).chain(warned.then_some("warned")) {
-                        let (checks, sum) = events.entry((policy.to_owned(), outcome)).or_default();
-                        *checks = checks.saturating_add(1);
-                        *sum = sum.saturating_add(cost);
+                        let same =
+                            |one: &&mut Event| (&*one.policy, one.outcome) == (policy, outcome);
+                        match events.iter_mut().find(same) {
+                            Some(event) => {
+                                event.checks = event.checks.saturating_add(1);
+                                event.cost = event.cost.saturating_add(cost);
+                            }
+                            None => events.push(Event {
+                                policy: policy.to_owned(),
+                                outcome,
+                                checks: 1,
+                                cost,
+                            }),
+                        }
                     }
                 }
             }
@@ -374,9 +382,7 @@ impl Running {
 
     /// The checks that were counted. Can be taken once.
     pub(crate) fn events(&mut self) -> Vec<Event> {
-        let events = std::mem::take(&mut self.events).into_iter();
-        let event = |((policy, outcome), (checks, cost))| Event { policy, outcome, checks, cost };
-        events.map(event).collect()
+        std::mem::take(&mut self.events)
     }
 }
 

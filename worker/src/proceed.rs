@@ -21,7 +21,7 @@ impl Isolate {
     /// # Errors
     /// Throws what the object throws.
     pub async fn proceed(exchange: u32, request: Request, env: Env) -> Result<u32, JsValue> {
-        let waits = with(Date::now(), |node, _, _| node.exchanges.get_mut(&exchange)?.waits());
+        let waits = with(Date::now(), |node, _, _| node.exchanges.get(exchange)?.waits());
         match waits {
             None => {
                 revisions::change(exchange, &env).await?;
@@ -51,7 +51,7 @@ impl Isolate {
 
 fn go_on(exchange: u32, hand_in: impl FnOnce(&mut Running)) -> u32 {
     with(Date::now(), |node, now, at| {
-        if let Some(running) = node.exchanges.get_mut(&exchange) {
+        if let Some(running) = node.exchanges.get(exchange) {
             hand_in(running);
         }
         node.step(exchange, now, at).of(exchange)

@@ -117,7 +117,7 @@ async fn refresh(env: &Env) {
 /// # Errors
 /// Returns what the object throws.
 pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
-    let call = with(Date::now(), |node, _, _| match node.exchanges.get(&exchange)?.end {
+    let call = with(Date::now(), |node, _, _| match node.exchanges.get(exchange)?.end {
         Some(End::Asks(ref call)) => Some(call.write()),
         _ => None,
     });
@@ -125,7 +125,7 @@ pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
     let response = store(env)?.handle(&call, &policies::text()?).await?.as_string();
     refresh(env).await;
     with(Date::now(), |node, _, _| {
-        let said = node.exchanges.get(&exchange).and_then(|running| match running.end {
+        let said = node.exchanges.get(exchange).and_then(|running| match running.end {
             Some(End::Asks(ref call)) => {
                 call.audited(&node.log_secret).map(|said| said.to_string())
             }
@@ -136,7 +136,7 @@ pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
         {
             worker::console_log!("audit: {said}, at {} µs", timestamp(Date::now()).0);
         }
-        if let Some(running) = node.exchanges.get_mut(&exchange) {
+        if let Some(running) = node.exchanges.get(exchange) {
             running.end = response.map(End::Answered);
         }
     });

@@ -37,7 +37,8 @@ type Fault = String;
 type Keys = Rc<Vec<Key>>;
 
 thread_local! {
-    static IMPORTED: RefCell<BTreeMap<(&'static str, String), Keys>> = const { RefCell::new(BTreeMap::new()) };
+    /// By the name of the algorithm and the text.
+    static IMPORTED: RefCell<BTreeMap<String, Keys>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// How a key of an algorithm is written in a JWK, and what WebCrypto calls the algorithm.
@@ -84,12 +85,12 @@ pub(crate) async fn is_verified(token: &Verify, env: &Env) -> Option<bool> {
 async fn holds(token: &Verify, env: &Env) -> Result<bool, Fault> {
     let kind = kind(token.algorithm);
     let text = text(&value(env, &token.keys))?;
-    let name = (token.algorithm.name(), text);
+    let name = format!("{} {text}", token.algorithm.name());
     let known = IMPORTED.with_borrow(|imported| imported.get(&name).cloned());
     let keys = match known {
         Some(keys) => keys,
         None => {
-            let keys = Keys::new(import(&name.1, token.algorithm).await?);
+            let keys = Keys::new(import(&text, token.algorithm).await?);
             IMPORTED.with_borrow_mut(|imported| imported.insert(name, Rc::clone(&keys)));
             keys
         }

@@ -29,7 +29,7 @@ impl Node {
         lists: Option<Result<Option<String>, JsValue>>,
         now: Timestamp,
     ) {
-        let Some(running) = self.exchanges.get_mut(&exchange) else { return };
+        let Some(running) = self.exchanges.get(exchange) else { return };
         let in_force = &running.in_force;
         let mut own = in_force.limited.borrow_mut();
         let mut keys = Some(if clear { KeysAs::Clear } else { KeysAs::Hashes(&self.log_secret) });

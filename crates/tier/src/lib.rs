@@ -24,6 +24,7 @@ pub mod cache;
 mod count;
 mod node;
 pub mod outage;
+mod tree;
 pub mod wire;
 
 pub use authority::Authority;

@@ -1,6 +1,6 @@
 //! Accounts of which a node is a reporter: it decides by the factor heard last, and reports what it was offered.
 
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
 
 use tidegate_gate::suppression::{Config, Report};
 use tidegate_gate::{Limits, Micros, Offered, Operation, Resolved, Timestamp};
@@ -9,11 +9,12 @@ use super::NodeCache;
 use super::ask::{Next, Transmit, VerdictOf};
 use super::entry::Entry;
 use super::reporter::{Moved, Place};
+use crate::tree::Tree;
 
 /// The reports that are due, by their time.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    pub(super) accounts: BTreeMap<Place, Resolved>,
+    pub(super) accounts: Tree<Place, Resolved>,
     /// How many places were offered.
     count: u64,
     /// The second report of an account, if it has two.
@@ -37,7 +38,7 @@ impl Due {
 
     fn put(&mut self, moved: Moved, resolved: &Resolved) {
         let found = moved.from.and_then(|place| self.accounts.remove(&place));
-        self.accounts.insert(moved.to, found.unwrap_or_else(|| resolved.clone()));
+        self.accounts.insert(moved.to, found.unwrap_or_else(|| Box::new(resolved.clone())));
     }
 }
 

@@ -1,12 +1,12 @@
 //! The node's side: operations that wait for the authority, in questions.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::{fmt, mem};
 
-use compact_str::CompactString;
 use tidegate_gate::{Id, Micros, Policy, Resolved, Timestamp, Verdict};
 
 use super::Failure;
@@ -15,6 +15,7 @@ use super::message::{Item, Name, QuestionWriter, Reply};
 use crate::authority::Queued;
 use crate::cache::VerdictOf;
 use crate::count::less;
+use crate::tree::Tree;
 
 /// Who a node is, how long it waits, and how much may wait.
 #[derive(Clone, Copy, Debug)]
@@ -154,10 +155,10 @@ pub struct Outbox<T> {
     at: Micros,
     /// The number of the next question.
     number: u64,
-    groups: BTreeMap<Group, Queue<T>>,
+    groups: Tree<Group, Queue<T>>,
     /// The groups of which a question may be sent now.
     ready: VecDeque<Group>,
-    flights: BTreeMap<u64, Flight<T>>,
+    flights: Tree<u64, Flight<T>>,
     answers: VecDeque<Delivered<T>>,
     /// The number of operations without an answer.
     waiting: usize,
@@ -172,9 +173,9 @@ impl<T> Outbox<T> {
             options,
             at: Micros::ZERO,
             number: 0,
-            groups: BTreeMap::new(),
+            groups: Tree::new(),
             ready: VecDeque::new(),
-            flights: BTreeMap::new(),
+            flights: Tree::new(),
             answers: VecDeque::new(),
             waiting: 0,
             overloaded: 0,
@@ -238,7 +239,7 @@ impl<T> Outbox<T> {
             self.number = self.number.saturating_add(1);
             busy.questions = busy.questions.saturating_add(1);
             let flight = Flight { group: group.clone(), operations, sent: at };
-            self.flights.insert(question.number, flight);
+            self.flights.insert(question.number, Box::new(flight));
             self.settle(group);
             return Some(question);
         }
@@ -334,7 +335,8 @@ impl<T> Outbox<T> {
         answers: impl IntoIterator<Item = Result<Verdict, Failure>>,
         at: Micros,
     ) {
-        let Some(Flight { group, operations, .. }) = self.flights.remove(&number) else { return };
+        let Some(flight) = self.flights.remove(&number) else { return };
+        let Flight { group, operations, .. } = *flight;
         self.waiting = less(self.waiting, operations.len());
         if let Some(busy) = self.groups.get_mut(&group) {
             busy.operations = less(busy.operations, operations.len());
@@ -366,13 +368,12 @@ const fn is_over(since: Micros, at: Micros, span: Micros) -> bool {
 #[derive(Clone, Debug)]
 struct Group {
     policy: Arc<Policy>,
-    name: CompactString,
+    name: Arc<str>,
 }
 
 impl Group {
     fn of(resolved: &Resolved) -> Self {
-        let name = CompactString::new(resolved.group());
-        Self { policy: Arc::clone(resolved.policy()), name }
+        Self { policy: Arc::clone(resolved.policy()), name: resolved.group().into() }
     }
 
     fn shares_calls(&self) -> bool {

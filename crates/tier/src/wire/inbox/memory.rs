@@ -1,6 +1,7 @@
 //! The questions that an authority has seen, within a bound of memory.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,6 +10,7 @@ use tidegate_gate::{Id, Micros, Verdict};
 use super::Failure;
 use super::Name;
 use crate::count::less;
+use crate::tree::Tree;
 
 /// The memory that a node or a question takes beside its own size: its place in a tree and in a queue.
 const PLACE_BYTES: usize = 96;
@@ -54,7 +56,7 @@ struct Node<T> {
     low: u64,
     /// When a question of the node last came.
     newest: Micros,
-    questions: BTreeMap<u64, Known<T>>,
+    questions: Tree<u64, Known<T>>,
 }
 
 impl<T> Node<T> {
@@ -72,7 +74,7 @@ pub(super) enum Found {
 /// All questions that are remembered, and of each node the number up to which they may be forgotten.
 #[derive(Debug)]
 pub(super) struct Memory<T> {
-    nodes: BTreeMap<Id, Node<T>>,
+    nodes: Tree<Id, Node<T>>,
     /// The questions with a reply, in the order and with the times of their replies.
     replied: VecDeque<(Micros, Name)>,
     /// The nodes, with the times at which they were last found in use.
@@ -82,7 +84,7 @@ pub(super) struct Memory<T> {
 
 impl<T> Memory<T> {
     pub(super) const fn new() -> Self {
-        Self { nodes: BTreeMap::new(), replied: VecDeque::new(), in_use: VecDeque::new(), bytes: 0 }
+        Self { nodes: Tree::new(), replied: VecDeque::new(), in_use: VecDeque::new(), bytes: 0 }
     }
 
     pub(super) const fn bytes(&self) -> usize {
@@ -123,9 +125,9 @@ impl<T> Memory<T> {
         let is_replied = matches!(known.state, State::Replied(_));
         let node = self.nodes.entry(name.node).or_insert_with(|| {
             self.in_use.push_back((at, name.node));
-            Node { low: 0, newest: at, questions: BTreeMap::new() }
+            Box::new(Node { low: 0, newest: at, questions: Tree::new() })
         });
-        node.questions.insert(name.number, known);
+        node.questions.insert(name.number, Box::new(known));
         self.bytes = self.bytes.saturating_add(needed);
         if is_replied {
             self.replied.push_back((at, name));
@@ -168,7 +170,7 @@ impl<T> Memory<T> {
         for _ in 0..old {
             let Some((_, id)) = self.in_use.pop_front() else { break };
             let is_silent = |node: &Node<T>| node.questions.is_empty() && is_old(node.newest);
-            if self.nodes.get(&id).is_some_and(is_silent) {
+            if self.nodes.get(&id).is_some_and(|node| is_silent(node)) {
                 self.nodes.remove(&id);
                 self.bytes = less(self.bytes, Node::<T>::BYTES);
             } else {
