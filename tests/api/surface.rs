@@ -66,6 +66,12 @@ pub fn a_refused_key_is_in_the_list_of_its_limit(served: &Served) {
     let mut policies = policies.as_array().unwrap().iter();
     let tree = policies.find(|policy| policy["name"] == "tree").unwrap();
     assert!(tree["decisions"]["refused"].as_u64().unwrap() >= 3, "{tree}");
+    let sentence =
+        "organisation: bursts of 3, then every 1 d; full after 3 d, by the first part of the key";
+    assert!(tree["words"].as_array().unwrap().contains(&json!(sentence)), "{tree}");
+    let told = |target: &str, words: &str| served.api.get(target, &[]).text.contains(words);
+    assert!(told("/v1/status?keys=clear", "bot-*"));
+    assert!(told("/v1/status", "always denied: 2") && !told("/v1/status", "bot-*"));
 }
 
 pub fn a_gate_answers_204_or_429(served: &Served) {

@@ -68,9 +68,7 @@ impl InForce {
             (Watched::Status, keys) => {
                 let Revision { policies, tag, .. } = &*self.revision;
                 let (metrics, local) = (&self.metrics, &self.answers.all());
-                // the words would be too large for the bundle
-                let (store, words) = ("object", None);
-                let status = Status { policies, revision: tag, metrics, store, local, words };
+                let status = Status { policies, revision: tag, metrics, store: "object", local };
                 Ok(limited.status(now, &status, keys))
             }
         }

@@ -2,7 +2,6 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-use tidegate_gate::{describe, describe_without_keys};
 use tidegate_http::{KeysAs, Limited, Status, Watched};
 
 use super::files::InForce;
@@ -19,7 +18,6 @@ impl Server {
             metrics,
             store: store.name(),
             local: &store.local_answers(),
-            words: Some(if clear { describe } else { describe_without_keys }),
         };
         match what {
             Watched::Top => self.limited().top(clock::now(), keys),

@@ -1,8 +1,9 @@
 //! The answer to `GET /v1/status`: what a page about the server shows.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use tidegate_gate::{Policies, Policy, Timestamp};
+use tidegate_gate::{Policies, Timestamp, describe, describe_without_keys};
 
 use super::json::object;
 use crate::api::policies::RevisionTag;
@@ -10,8 +11,7 @@ use crate::limited::{KeysAs, Limited};
 use crate::metrics::Metrics;
 
 /// What a server knows of itself.
-#[derive(Clone, Copy)]
-#[expect(missing_debug_implementations, reason = "holds a closure")]
+#[derive(Clone, Copy, Debug)]
 pub struct Status<'s> {
     /// The policies in force.
     pub policies: &'s Policies,
@@ -23,8 +23,6 @@ pub struct Status<'s> {
     pub store: &'static str,
     /// The kinds of answers that the server gave without asking its store, with their numbers.
     pub local: &'s [(&'static str, u64)],
-    /// Describes a policy in sentences, each on a line; `None` for a server that has no room for the words.
-    pub words: Option<fn(&Policy) -> String>,
 }
 
 impl Limited {
@@ -37,14 +35,15 @@ impl Limited {
         shown: Option<KeysAs<'_>>,
     ) -> String {
         self.go_on(now);
-        let Status { policies, revision, metrics, store, local, words } = *status;
+        let Status { policies, revision, metrics, store, local } = *status;
+        let clear = matches!(shown, Some(KeysAs::Clear));
         object(|it| {
             it.field("at_us", now.0);
             revision.write(it);
             it.object("store", |it| {
                 it.field("name", store);
                 it.field("answers", metrics.store_answers());
-                if let Some((at, why)) = self.failure(matches!(shown, Some(KeysAs::Clear))) {
+                if let Some((at, why)) = self.failure(clear) {
                     it.field("last_error", why);
                     it.field("last_error_us", at.0);
                 }
@@ -60,11 +59,9 @@ impl Limited {
                         .outcomes(policy.name())
                         .for_each(|(outcome, count)| it.field(outcome, count));
                 });
-                if let Some(words) = words {
-                    let text = words(policy);
-                    let lines: alloc::vec::Vec<&str> = text.lines().map(str::trim).collect();
-                    it.field("words", &lines[..]);
-                }
+                let words = if clear { describe(policy) } else { describe_without_keys(policy) };
+                let words: Vec<&str> = words.lines().map(str::trim).collect();
+                it.field("words", &words[..]);
             });
             match shown {
                 Some(shown) => self.write(it, shown),
