@@ -24,11 +24,11 @@ const changed = app
 
 /** The app on Redis with our classes. The stores take the client itself. */
 const changedOnRedis = onRedis
-  .replace('"rate-limit-redis"', '"tidegate/express-rate-limit/redis"')
   .replace("sendCommand: (command: string, ...words: string[]) => client.call(command, ...words) as Promise<RedisReply>", "client")
   .replace("import type { RedisReply } from \"rate-limit-redis\";\n", "")
+  .replaceAll('"rate-limit-redis"', '"tidegate/express-rate-limit/redis"')
   .replaceAll(/"(rate-limiter-flexible|rolling-rate-limiter)"/g, '"tidegate/$1/redis"')
-  .replace('"@upstash/ratelimit"', '"tidegate/upstash/redis"');
+  .replaceAll('"@upstash/ratelimit"', '"tidegate/upstash/redis"');
 
 const ENTRIES = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
 

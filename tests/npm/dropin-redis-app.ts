@@ -2,19 +2,22 @@
 import { rateLimit } from "express-rate-limit";
 import { RedisStore } from "rate-limit-redis";
 import type { RedisReply } from "rate-limit-redis";
+import type { Options as StoreOptions } from "rate-limit-redis";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { IORedisRateLimiter, NodeRedisRateLimiter, RedisRateLimiter } from "rolling-rate-limiter";
 import type { RateLimitInfo } from "rolling-rate-limiter";
 import { BurstyRateLimiter, RateLimiterMemory, RateLimiterQueue, RateLimiterRedis, RateLimiterRes, RateLimiterUnion, RLWrapperTimeouts } from "rate-limiter-flexible";
-import type { IRateLimiterRedisOptions } from "rate-limiter-flexible";
+import type { IRateLimiterRedisOptions, IRateLimiterStoreOptions } from "rate-limiter-flexible";
 import { Ratelimit } from "@upstash/ratelimit";
+import type { Algorithm } from "@upstash/ratelimit";
 import { Redis as UpstashRedis } from "@upstash/redis";
 
 const client = new Redis();
 const other = createClient();
 
 // express-rate-limit
+export const prefixOf = (options: StoreOptions): string | undefined => options.prefix;
 export const middleware = rateLimit({
   windowMs: 60_000, limit: 100,
   store: new RedisStore({ sendCommand: (command: string, ...words: string[]) => client.call(command, ...words) as Promise<RedisReply>, prefix: "rl:" }),
@@ -26,6 +29,7 @@ const options: IRateLimiterRedisOptions = {
   rejectIfRedisNotReady: true, insuranceLimiter: new RateLimiterMemory({ points: 1, duration: 60 }),
 };
 const limiter = new RateLimiterRedis(options);
+export const thresholdOf = (options: IRateLimiterStoreOptions): number | undefined => options.inMemoryBlockOnConsumed;
 const hourly = new RateLimiterRedis({ storeClient: other, useRedisPackage: true, points: 100, duration: 3600 });
 const bounded = new RLWrapperTimeouts({ limiter, timeoutMs: 50 });
 const union = new RateLimiterUnion(limiter, hourly);
@@ -54,6 +58,7 @@ export async function mail(id: string): Promise<RateLimitInfo[]> {
 const ratelimit = new Ratelimit({
   redis: new UpstashRedis({ url: "https://example.com", token: "token" }), limiter: Ratelimit.slidingWindow(10, "10 s"), dynamicLimits: true, timeout: 1_000,
 });
+export const algorithms: Algorithm<any>[] = [Ratelimit.fixedWindow(10, "10 s"), Ratelimit.tokenBucket(1, "10 s", 10)];
 export async function handle(ip: string): Promise<boolean> {
   await ratelimit.setDynamicLimit({ limit: 20 });
   const { dynamicLimit }: { dynamicLimit: number | null } = await ratelimit.getDynamicLimit();

@@ -128,7 +128,9 @@ describe("what differs", () => {
 });
 
 describe("misuse", () => {
-  test("no client", () => assert.throws(() => new OwnStore({}).init({ windowMs: 1_000 }), { message: /^`client`: expected a client of `ioredis`/ }));
+  for (const [name, client] of Object.entries({ "no client": undefined, "null": null, "an address": "redis://localhost", "another object": {} })) {
+    test(name, () => assert.throws(() => new OwnStore({ client }), { code: "INVALID_OPTION", message: /^`client`: expected a client of `ioredis`/ }));
+  }
   test("an option of theirs", () => assert.throws(() => new OwnStore({ sendCommand: "f" }), { message: '`sendCommand`: expected the client itself, in the option `client`, found "f"' }));
   test("an unknown option", () => assert.throws(() => new OwnStore({ clients: io }), { message: '`options`: expected `client` or `prefix`, found "clients"' }));
   test("no init", () => assert.rejects(new OwnStore({ client: io }).increment("a"), { code: "NOT_INITIALIZED" }));

@@ -12,13 +12,14 @@ import theirs from "rate-limiter-flexible";
 import { createClient } from "redis";
 
 import { folder, ours, outcome } from "./dropin.mjs";
-import { link } from "./installed.mjs";
+import { link, load } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
 
 const flexible = await ours("rate-limiter-flexible/redis");
 const { RedisStore } = await ours("express-rate-limit/redis");
 const { RedisRateLimiter } = await ours("rolling-rate-limiter/redis");
 const { Ratelimit } = await ours("upstash/redis");
+const { RedisLimiter } = await load(folder, "tidegate/redis", { hasDefault: false });
 link(folder, ["ioredis"]);
 
 const unhandled = [];
@@ -199,4 +200,43 @@ process.stdin.destroy();
   assert.equal(Object.keys(granted).length, 6);
   for (const [kind, count] of Object.entries(granted)) assert.ok(count <= 50, `${kind}: ${count}`);
   t.diagnostic(JSON.stringify(granted));
+});
+
+test("what others put on Object.prototype decides nothing", async (t) => {
+  const redis = await startServer();
+  t.after(redis.stop);
+  const { client, end } = await CLIENTS.ioredis(redis.path);
+  t.after(end);
+  const jobs = { limits: [{ algorithm: "concurrency", capacity: 9, time_to_live: "1h" }], deny: ["denied"] };
+  const api = { limits: [{ algorithm: "fixed_window", limit: 9, period: "1h" }], reservations: {} };
+  /** The ends of calls of each class, without what depends on the time. */
+  const ends = async (prefix) => {
+    const [held, counted] = [jobs, api].map((policy, place) => new RedisLimiter({ policies: { [`p${place}`]: policy } }, client, { prefix }));
+    const [grant, taken] = [await held.acquire("a", { lease: "l" }), await counted.decide("a", { cost: 2 })];
+    const calls = [
+      ...callsOf(client), () => counted.check("b"), () => counted.reserve("b", { id: "i", cost: 2 }), () => counted.commit("b", "i", 1),
+      () => counted.block("c", "1h"), () => counted.reset("c"), () => counted.waitFor("d"), () => taken.refund(), () => taken.renew(),
+      () => held.run("a", (signal) => signal.aborted), () => grant.renew(), () => grant.release(), () => held.waitFor("denied"),
+    ];
+    const found = [];
+    for (const call of calls) found.push(await outcome(call()));
+    await Promise.all([held.close(), counted.close()]);
+    const TIMES = ["resetTime", "reset", "msBeforeNext", "millisecondsUntilAllowed", "atUs", "retryAfterUs", "resetAfterUs", "expiresAtUs", "limits", "lease", "pending", "blocked", "blockedDueToMinDifference"];
+    return found.map((each) => Object.entries(each).map(([how, result]) => (
+      typeof result === "object" && result !== null ? [how, Object.entries(result).filter(([name]) => !TIMES.includes(name))] : [how, result])));
+  };
+  const expected = await ends("clean:");
+  await client.flushall();
+  const foreign = { degraded: "foreign", reason: "foreign", denied: true, allowed: true, wouldAllow: false, live: true, lease: "foreign", id: "foreign" };
+  for (const [name, value] of Object.entries(foreign)) {
+    Object.defineProperty(Object.prototype, name, { value, configurable: true, writable: true, enumerable: false });
+  }
+  let found;
+  try {
+    found = await ends("foreign:");
+  } finally {
+    for (const name of Object.keys(foreign)) delete Object.prototype[name];
+  }
+  assert.deepEqual(found, expected);
+  assert.ok(expected.flat(2).filter((how) => how === "rejected").length <= 2, JSON.stringify(expected));
 });

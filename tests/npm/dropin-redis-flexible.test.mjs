@@ -189,7 +189,7 @@ describe("what differs", () => {
 describe("misuse", () => {
   const make = (options) => () => new own.RateLimiterRedis({ storeClient: io, points: 5, duration: 10, ...options });
   for (const [name, call, message] of [
-    ["no client", make({ storeClient: undefined }), /^`client`: expected a client of `ioredis`/],
+    ["no client", make({ storeClient: undefined }), /^`storeClient`: expected a client of `ioredis`/],
     ["a block in memory below the points", make({ inMemoryBlockOnConsumed: 4 }), "`inMemoryBlockOnConsumed`: expected at least the points, 5, found 4"],
     ["a block below the points", make({ blockOnConsumed: 4 }), "`blockOnConsumed`: expected at least the points, 5, found 4"],
     ["a duration of a block in memory alone", make({ inMemoryBlockDuration: 4 }), "`inMemoryBlockOnConsumed`: expected a number beside `inMemoryBlockDuration`, found undefined"],

@@ -150,7 +150,7 @@ describe("what differs", () => {
 describe("misuse", () => {
   const limiter = Own.fixedWindow(5, "1h");
   for (const [name, make, message] of [
-    ["no client", () => new Own({ limiter }), /^`client`: expected a client of `ioredis`/],
+    ["no client", () => new Own({ limiter }), /^`redis`: expected a client of `ioredis`/],
     ["a timeout that is no number", () => new Own({ redis: io, limiter, timeout: "5" }), '`timeout`: expected a finite number, found "5"'],
     ["no tokens", () => new Own({ redis: io, limiter: Own.slidingWindow(0, "1h") }), /^`tokens`: expected a whole number from 1 to \d+ in such a window, found 0$/],
   ]) test(name, () => assert.throws(make, { code: "INVALID_OPTION", message }));

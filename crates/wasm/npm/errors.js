@@ -58,6 +58,17 @@ export function coded(code, message, place) {
 export const closed = () => coded("FREED", "the limiter has been closed");
 
 /**
+ * A field of an answer, if the answer itself has it: another library may have put one on `Object.prototype`.
+ *
+ * @template {object} A
+ * @template {keyof A} N
+ * @param {A} answer
+ * @param {N} name
+ * @returns {A[N] | undefined}
+ */
+export const ownField = (answer, name) => (Object.hasOwn(answer, name) ? answer[name] : undefined);
+
+/**
  * An answer that says what has happened: a key must not look blocked when it is not.
  *
  * @template {{ degraded?: string }} A
@@ -65,7 +76,8 @@ export const closed = () => coded("FREED", "the limiter has been closed");
  * @returns {A}
  */
 export function certain(answer) {
-  if (answer.degraded !== undefined) throw coded("UNAVAILABLE", answer.degraded);
+  const degraded = ownField(answer, "degraded");
+  if (degraded !== undefined) throw coded("UNAVAILABLE", degraded);
   return answer;
 }
 

@@ -1,5 +1,5 @@
 // A request that was decided elsewhere: its methods return promises.
-import { certain, coded, define } from "./errors.js";
+import { certain, coded, define, ownField } from "./errors.js";
 import { requireUnits } from "./input.js";
 
 /** @import * as declared from "./redis.js" */
@@ -41,7 +41,7 @@ export class AsyncGrant {
 
   /** @type {declared.Grant["renew"]} */
   async renew(options = {}) {
-    const { lease } = /** @type {any} */ (this);
+    const lease = ownField(/** @type {any} */ (this), "lease");
     if (lease === undefined) throw coded("INVALID_REQUEST", "`lease`: expected a grant of a lease, found one without");
     return this.#limiter.renew(this.#key, lease, options);
   }
@@ -51,8 +51,9 @@ export class AsyncGrant {
     if (!this.#holds) return false;
     this.#holds = false;
     const { lease } = /** @type {any} */ (this);
-    const { degraded, live = false } = await this.#limiter.release(this.#key, lease, options);
-    if (degraded === undefined) return live;
+    const answer = await this.#limiter.release(this.#key, lease, options);
+    const degraded = ownField(answer, "degraded");
+    if (degraded === undefined) return ownField(answer, "live") ?? false;
     this.#holds = true;
     throw coded("UNAVAILABLE", degraded);
   }

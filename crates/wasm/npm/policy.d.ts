@@ -248,25 +248,28 @@ export interface Policy {
    * `tidegate/durable-objects`.
    */
   nodes?: number;
-  /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
+  /**
+   * The effect of an edit, such as `update`, on the units that a changed limit counts as used. They are kept only if the policy before the
+   * edit had `"keep"` or `"proportional"`, too. Default: `"reset"`.
+   */
   on_change?: "reset" | "keep" | "proportional";
   /** What `Retry-After` of a refusal by a limit on leases is at most. Default: `"5s"`. */
   lease_retry_after?: string;
   /** How long the answer to a call over HTTP with an `Idempotency-Key` is kept; not used here. */
   idempotency?: string;
-  /** How long a node may repeat a refusal without asking; not used here. */
+  /** How long a node may repeat a refusal without asking; only for `tidegate/redis` and `tidegate/durable-objects`. */
   remember?: string;
-  /** The units that a node may spend without asking; not used here. */
+  /** The units that a node may spend without asking; only for `tidegate/redis` and `tidegate/durable-objects`. */
   local?: Omit<BudgetLimit, "algorithm">;
-  /** Whether nodes decide by the factor of a `suppression` and report; not used here. */
+  /** Whether nodes decide by the factor of a `suppression` and report; only for `tidegate/redis` and `tidegate/durable-objects`. */
   reports?: boolean;
   /** What a key may reserve with `reserve`, for requests whose true cost is known later. */
   reservations?: Reservations;
-  /** How far a Durable Object may store states before it grants them; not used here. */
+  /** How far a Durable Object may store states before it grants them; only for `tidegate/durable-objects`. */
   persist_ahead?: Partial<Pick<BudgetLimit, "most" | "time">>;
-  /** Whether checks of an isolate share a call to a Durable Object; not used here. Default: `true`. */
+  /** Whether checks of an isolate share a call to a Durable Object; only for `tidegate/durable-objects`. Default: `true`. */
   share_calls?: boolean;
-  /** The assignment of keys to Durable Objects; not used here. */
+  /** The assignment of keys to Durable Objects; only for `tidegate/durable-objects`. */
   placement?: string;
 }
 

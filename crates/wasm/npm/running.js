@@ -1,5 +1,5 @@
 // Calls a function while a lease is held.
-import { coded, define } from "./errors.js";
+import { coded, define, ownField } from "./errors.js";
 
 /** @typedef {{ allowed: boolean, lease?: string, live?: boolean, degraded?: string, wouldAllow?: boolean }} Said */
 /** @typedef {Said & { renew: () => Said | Promise<Said>, [Symbol.asyncDispose](): Promise<void> }} Held */
@@ -45,8 +45,8 @@ class Holding {
     this.#grant = grant;
     this.#everyMs = everyMs;
     this.#lost = lost;
-    this.#isHeld = grant.wouldAllow !== false && grant.degraded === undefined;
-    if (everyMs > 0 && grant.lease !== undefined) this.#live(Date.now());
+    this.#isHeld = ownField(grant, "wouldAllow") !== false && ownField(grant, "degraded") === undefined;
+    if (everyMs > 0 && ownField(grant, "lease") !== undefined) this.#live(Date.now());
   }
 
   end() {
@@ -72,6 +72,7 @@ class Holding {
 
   async #renew() {
     const askedAt = Date.now();
+    /** @type {Partial<Said>} */
     let said;
     try {
       said = await this.#grant.renew();
@@ -79,10 +80,10 @@ class Holding {
       said = { degraded: "an error" }; // of a limiter that was freed, or whose policy has no leases any more
     }
     if (this.#isOver) return;
-    if (said.live) {
+    if (ownField(said, "live")) {
       this.#isHeld = true;
       this.#live(askedAt);
-    } else if (said.degraded !== undefined) {
+    } else if (ownField(said, "degraded") !== undefined) {
       this.#renewLater(); // the lease may be live until its time to live has passed
     } else {
       this.#lose();

@@ -1,5 +1,5 @@
 // Requests that wait until they are granted, in the order in which they came.
-import { coded } from "./errors.js";
+import { coded, ownField } from "./errors.js";
 import { clock } from "./input.js";
 
 /** @import { Signal, WaitOptions } from "./index.js" */
@@ -215,8 +215,8 @@ export class Waiting {
    *
    * @type {(waiter: Waiter, said: Said) => void}
    */
-  #requireWait({ signal }, { allowed, denied }) {
-    if (denied && !allowed) throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
+  #requireWait({ signal }, said) {
+    if (ownField(said, "denied") && !said.allowed) throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
     if (this.#closed !== undefined) throw this.#closed;
     if (signal?.aborted) throw signal.reason;
   }

@@ -89,7 +89,7 @@ export class Limiting {
     for (;;) {
       const said = await this.limit(identifier);
       if (said.success) return said;
-      if (said.reason === "denyList") throw new Error(`\`identifier\`: expected one that is not denied, found ${said.deniedValue}`);
+      if (Object.hasOwn(said, "reason") && said.reason === "denyList") throw new Error(`\`identifier\`: expected one that is not denied, found ${said.deniedValue}`);
       const now = this.#now();
       const wait = Math.min(said.reset + this.#aheadMs(), deadline) - now;
       await new Promise((done) => setTimeout(done, wait > 0 ? Math.min(wait, LONGEST_TIMER_MS) : 100));

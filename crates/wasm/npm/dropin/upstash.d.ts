@@ -5,8 +5,8 @@ export type Duration = `${number} ${Unit}` | `${number}${Unit}`;
 
 /** The algorithms of this entry. */
 declare const kind: unique symbol;
-/** What `Ratelimit.fixedWindow`, `slidingWindow` or `tokenBucket` returns. */
-export interface Algorithm {
+/** What `Ratelimit.fixedWindow`, `slidingWindow` or `tokenBucket` returns. `TContext` is theirs, and says nothing here. */
+export interface Algorithm<TContext = unknown> {
   /** Tells algorithms from other values. */
   readonly [kind]: "algorithm";
 }

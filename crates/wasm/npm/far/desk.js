@@ -129,7 +129,8 @@ export class Desk {
     const [numbers, isShadow, granted] = [this.#numbers, this.#isShadow, native.passes()];
     const degraded = native.degraded();
     if (degraded !== undefined) return { numbers, granted, isShadow, names: [], lease: native.lease(), degraded };
-    return { numbers, granted, isShadow, names: this.#namesOf(ruleOf(numbers)), lease: hasLease(numbers) ? native.lease() : undefined };
+    const lease = hasLease(numbers) ? native.lease() : undefined;
+    return { numbers, granted, isShadow, names: this.#namesOf(ruleOf(numbers)), lease, degraded };
   }
 
   /** @type {(rule: number) => string[]} */

@@ -78,7 +78,7 @@ export class Limiting {
     if (this.#among !== undefined) asked.isOneOfSeveral = true;
     if (this.#among?.isLast === false) asked.mayComeBack = true;
     const said = await this.#store.check(key, asked);
-    if (said.degraded !== undefined) this.#reportOutage(said.degraded);
+    if (said.degraded !== undefined && Object.hasOwn(said, "degraded")) this.#reportOutage(said.degraded);
     const meter = said.reservation && this.#metering?.begin(said.reservation.units);
     return { ...said, held: said.lease || meter ? hold(this.#store, key, said, meter, onError) : undefined };
   }

@@ -43,6 +43,6 @@ export class MemoryStore {
  * @type {(answer: any) => any}
  */
 function certain(answer) {
-  if (answer.degraded !== undefined) throw new Error(answer.degraded);
+  if (Object.hasOwn(answer, "degraded")) throw new Error(answer.degraded);
   return answer;
 }

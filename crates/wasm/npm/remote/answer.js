@@ -1,5 +1,5 @@
 // The answers of the HTTP API, in the names of this package. Anything else is refused, so that nothing passes by a misunderstanding.
-import { define } from "../errors.js";
+import { define, ownField } from "../errors.js";
 import { Away } from "./server.js";
 
 /** @typedef {(value: any, name: string) => any} Read reads the value of a field */
@@ -78,13 +78,14 @@ export function decisionOf({ atUs, limits, factor, wouldFactor, paidBy, ...decis
  *
  * @type {(answer: any) => boolean}
  */
-export function tookCost({ allowed, degraded, wouldAllow, limits }) {
-  if (!allowed || degraded !== undefined) return false;
-  return wouldAllow !== false || (limits.some(refusesInShadow) && limits.every((/** @type {any} */ limit) => limit.allowed || limit.shadow));
+export function tookCost(answer) {
+  if (!answer.allowed || ownField(answer, "degraded") !== undefined) return false;
+  const { limits } = answer;
+  return ownField(answer, "wouldAllow") !== false || (limits.some(refusesInShadow) && limits.every((/** @type {any} */ limit) => limit.allowed || ownField(limit, "shadow")));
 }
 
 /** @type {(limit: any) => boolean} */
-const refusesInShadow = ({ allowed, shadow }) => !allowed && shadow === true;
+const refusesInShadow = (limit) => !limit.allowed && ownField(limit, "shadow") === true;
 
 /** @type {(json: any, fields: Field[]) => any} */
 export function fieldsOf(json, fields) {

@@ -1,7 +1,7 @@
 // A limiter that asks a server: the Worker, or `tidegate serve`. It checks what it is given, and sends it over the HTTP API.
 import { attend } from "../attending.js";
 import * as calls from "../call.js";
-import { certain, closed, coded } from "../errors.js";
+import { certain, closed, coded, ownField } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
 import { MOST_WAITERS, admissionOptions, held, requireFunction, requireKeyText, requireUnits } from "../input.js";
 import { running } from "../running.js";
@@ -274,7 +274,7 @@ export class RemoteLimiter {
   #settle(signal, begin, own = {}, read = answerOf) {
     const answered = async () => {
       const answer = read(await until(signal, begin), this.#policy);
-      return answer.degraded === undefined ? answer : { ...answer, ...own };
+      return ownField(answer, "degraded") === undefined ? answer : { ...answer, ...own };
     };
     return this.#counted(answered, (why) => ({ allowed: this.#passes, degraded: why, ...own }));
   }
@@ -319,7 +319,7 @@ export class RemoteLimiter {
       return (granted, units) => this.#refundGrant(key, answer.atUs, granted, units, read);
     };
     // without an answer the server may hold the lease nevertheless
-    const holds = answer.lease !== undefined && (answer.allowed || answer.degraded !== undefined);
+    const holds = ownField(answer, "lease") !== undefined && (answer.allowed || ownField(answer, "degraded") !== undefined);
     return new AsyncGrant(answer, { limiter: this, key, units: hasTaken ? cost ?? 0 : 0, holds, refund });
   }
 

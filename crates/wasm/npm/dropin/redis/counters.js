@@ -132,6 +132,20 @@ export function limiterOf(name, client, limit, deadline, policy = {}) {
 }
 
 /**
+ * Refuses what is no client of Redis, and names the option in which the class takes it. Only a limiter knows the clients.
+ *
+ * @type {(option: string, client: unknown) => void}
+ */
+export function requireClient(option, client) {
+  try {
+    void limiterOf("client", client, { algorithm: "fixed_window", limit: 1, period: "1s" }).close();
+  } catch (error) {
+    if (!(error instanceof ArgumentError)) throw error;
+    throw failure(ArgumentError, error.code, error.message.replace("`client`", `\`${option}\``));
+  }
+}
+
+/**
  * The decision of Redis. A degraded answer is an error, so that nothing is granted by it.
  *
  * @template {Decision | Answer} Said
@@ -139,7 +153,7 @@ export function limiterOf(name, client, limit, deadline, policy = {}) {
  * @returns {Exclude<Said, { degraded: string }>}
  */
 export function known(answer) {
-  if (answer.degraded !== undefined) throw failure(LimiterError, "UNAVAILABLE", answer.degraded);
+  if (Object.hasOwn(answer, "degraded")) throw failure(LimiterError, "UNAVAILABLE", /** @type {any} */ (answer).degraded);
   return /** @type {any} */ (answer);
 }
 

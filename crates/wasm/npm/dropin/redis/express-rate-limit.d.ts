@@ -11,6 +11,9 @@ export interface RedisStoreOptions {
   prefix?: string;
 }
 
+/** The options of a store in Redis, as `rate-limit-redis` calls them. */
+export type Options = RedisStoreOptions;
+
 /**
  * A store for express-rate-limit in Redis, in place of that of `rate-limit-redis`. All processes share the hits that have the same
  * prefix and `windowMs`. Windows begin at the first request of a client.

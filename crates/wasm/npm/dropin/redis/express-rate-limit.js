@@ -1,7 +1,7 @@
 // The stores for express-rate-limit, with one in Redis.
 import { defineAbsent, fieldsOf, invalid } from "../input.js";
 import { CountingStore, knownOptions } from "../store.js";
-import { RedisCounters } from "./counters.js";
+import { RedisCounters, requireClient } from "./counters.js";
 
 /** @import * as declared from "./express-rate-limit.js" */
 
@@ -20,6 +20,7 @@ export class RedisStore extends CountingStore {
     const { sendCommand } = fieldsOf(options, ["sendCommand"]);
     if (sendCommand !== undefined) throw invalid("sendCommand", "the client itself, in the option `client`", sendCommand);
     const { client, prefix = "rl:" } = knownOptions(options, ["client", "prefix"]);
+    requireClient("client", client);
     super(prefix, () => this.#counters);
     this.#client = client;
   }

@@ -1,7 +1,7 @@
 import { RateLimiterCounting, blocksFrom, settle } from "../flexible/counting.js";
 import { RateLimiterRes } from "../flexible/result.js";
 import { fieldsOf, invalid, requireNumber } from "../input.js";
-import { RedisCounters } from "./counters.js";
+import { RedisCounters, requireClient } from "./counters.js";
 
 /** @import * as declared from "./rate-limiter-flexible.js" */
 /** @typedef {string | number} Key */
@@ -28,6 +28,7 @@ export class RateLimiterRedis extends RateLimiterCounting {
     if (given.customIncrTtlLuaScript !== undefined) {
       throw invalid("customIncrTtlLuaScript", "none, because Redis runs the script of this package", given.customIncrTtlLuaScript);
     }
+    requireClient("storeClient", given.storeClient);
     super(options, ({ msDuration }) => new RedisCounters("rate-limiter-flexible", given.storeClient, msDuration > 0 ? msDuration : Infinity));
     this.#client = given.storeClient;
     this.blockOnConsumed = given.blockOnConsumed;

@@ -4,8 +4,8 @@ import type { IRateLimiterOptions } from "../rate-limiter-flexible.js";
 
 export * from "../rate-limiter-flexible.js";
 
-/** The options of a limiter in Redis. */
-export interface IRateLimiterRedisOptions extends Omit<IRateLimiterOptions, "maxBytes"> {
+/** The options of a limiter whose state is in a store. */
+export interface IRateLimiterStoreOptions extends Omit<IRateLimiterOptions, "maxBytes"> {
   /** A client that the caller has made, and closes. */
   storeClient: ConstructorParameters<typeof RedisLimiter>[1];
   /** The consumed points from which on a key is refused without asking Redis: until its window ends, or for `inMemoryBlockDuration`. */
@@ -14,6 +14,10 @@ export interface IRateLimiterRedisOptions extends Omit<IRateLimiterOptions, "max
   inMemoryBlockDuration?: number;
   /** The consumed points from which on `blockDuration` applies. Default: more than `points`. */
   blockOnConsumed?: number;
+}
+
+/** The options of a limiter in Redis. */
+export interface IRateLimiterRedisOptions extends IRateLimiterStoreOptions {
   /** Ignored: an answer comes within 250 ms, or an error. */
   rejectIfRedisNotReady?: boolean;
   /** Ignored: a client is known by its shape. */

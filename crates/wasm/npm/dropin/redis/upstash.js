@@ -2,7 +2,7 @@
 import { ArgumentError } from "tidegate";
 import { defineAbsent, failure, fieldsOf, invalid, requireNumber } from "../input.js";
 import { DEFAULT_PREFIX, FixedWindow, Limiting, MOST_DYNAMIC, algorithmsOf, endOfWindow, mostUnitsIn, text } from "../ratelimit.js";
-import { RedisCounters, known, limiterOf } from "./counters.js";
+import { RedisCounters, known, limiterOf, requireClient } from "./counters.js";
 
 /** @import { Limit, RedisLimiter } from "tidegate/redis" */
 /** @import * as declared from "./upstash.js" */
@@ -24,6 +24,7 @@ export class Ratelimit extends Limiting {
   /** @param {declared.RatelimitConfig} config */
   constructor(config) {
     const { redis, prefix = DEFAULT_PREFIX, timeout = DEFAULT_TIMEOUT_MS, dynamicLimits = false } = fieldsOf(config, ["redis", "prefix", "timeout", "dynamicLimits"]);
+    requireClient("redis", redis);
     requireNumber("timeout", timeout);
     // twice the timeout, so that the timeout ends first
     const deadline = timeout > 0 ? `${Math.min(MOST_DEADLINE_MS, Math.ceil(2 * timeout))}ms` : undefined;
@@ -64,7 +65,7 @@ function within(ms, limit) {
   const pass = () => ({ success: true, limit: 0, remaining: 0, reset: 0, pending: Promise.resolve(), reason: "timeout" });
   return async (identifier, request) => {
     const asked = limit(identifier, request).then((said) => {
-      if (said.reason === undefined) hangs = false;
+      if (!Object.hasOwn(said, "reason")) hangs = false;
       return said;
     }, (error) => {
       if (hangs && error.code === "UNAVAILABLE") return pass();
