@@ -104,6 +104,10 @@ for (const [name, connected] of Object.entries(CLIENTS)) {
     await admin.client.del(stored);
     await admin.client.rpush(stored, "of another program");
     assert.match((await limiter.check("a", { cost: 0 })).degraded, /^redis: WRONGTYPE /);
+    const local = new RedisLimiter({ limits: [{ ...limits[0], limit: 1 }], on_error: "local", nodes: 1 }, client);
+    const { allowed: hasShare, degraded: found } = await local.check("a");
+    assert.deepEqual([hasShare, /^redis: WRONGTYPE [^;]+$/.test(found)], [false, true], found);
+    await local.close();
     assert.deepEqual(await admin.client.lrange(stored, 0, -1), ["of another program"], "it is not overwritten");
     await admin.client.replicaof("127.0.0.1", "1");
     const { allowed, degraded } = await limiter.check("new");

@@ -189,6 +189,46 @@ test("in an outage two limiters and a native host grant their shares, and tell R
   await Promise.all(limiters.map((limiter) => limiter.close()));
 });
 
+/** Clients of a Redis that counts two nodes, and then does nothing more. */
+const COUNTED = (() => {
+  const answer = async (command, script) => {
+    if (command === "EVAL" && String(script).includes("ZCARD")) return 2;
+    throw new Error("Connection is closed.");
+  };
+  const callBuffer = (command, [script]) => answer(command, script);
+  const master = (port) => ({ options: { host: "m", port }, callBuffer });
+  return {
+    "ioredis": () => ({ callBuffer }),
+    "ioredis, a Cluster": () => ({
+      isCluster: true,
+      callBuffer,
+      options: {},
+      slots: Array.from({ length: 16_384 }, (_, slot) => [`m:${slot % 3}`]),
+      nodes: () => [0, 1, 2].map(master),
+    }),
+    "node-redis": () => ({ withTypeMapping() {}, sendCommand: ([command, script]) => answer(String(command), script) }),
+    "node-redis, a Cluster": () => ({
+      withTypeMapping() {},
+      sendCommand: (_name, _reads, [command, script]) => answer(String(command), script),
+      slots: Array.from({ length: 16_384 }, (_, slot) => ({ master: { id: String(slot % 3) } })),
+    }),
+    "@upstash/redis": () => ({ eval: (script) => answer("EVAL", script), evalsha: () => answer("EVALSHA", "") }),
+  };
+})();
+
+for (const [name, connected] of Object.entries(COUNTED)) {
+  test(`${name}: the share in an outage is that of the nodes that Redis has counted, of which the policy says the least number`, async () => {
+    for (const [nodes, share] of [[undefined, 400], [1, 400], [4, 200]]) {
+      const limiter = new RedisLimiter({ ...SHARED, nodes }, connected());
+      await limiter.peek("counted");
+      for (const key of ["a", "b", "c"]) { // of several masters
+        assert.equal(await drained(async () => (await limiter.check(key)).allowed), share, `${nodes} ${key}`);
+      }
+      await limiter.close();
+    }
+  });
+}
+
 test("a limiter that knows no number of nodes has no share, unless the policy says one", async () => {
   const away = { callBuffer: async () => { throw new Error("Connection is closed."); } };
   const [unknown, known] = [undefined, 2].map((nodes) => new RedisLimiter({ ...SHARED, nodes }, away));

@@ -231,6 +231,11 @@ impl<T, E: Clone> Authority<T, E> {
                     let failure = (now, &Failure::Store(error));
                     partition.give_up(&found, failure, (&mut on_failure, &mut self.answers));
                 }
+                SwapOutcome::Unreadable(error) => {
+                    on_failure.outage = None;
+                    let answers = (&mut on_failure, &mut self.answers);
+                    partition.failed(&Failure::Store(error), answers);
+                }
                 SwapOutcome::Failed(error) => {
                     let answers = (&mut on_failure, &mut self.answers);
                     partition.failed(&Failure::Store(error), answers);

@@ -39,6 +39,9 @@ pub enum SwapOutcome<E> {
     /// These bytes were found, and the store refused to write. Nothing was written. What the bytes refuse
     /// stays refused.
     Refused(Vec<Option<Vec<u8>>>, E),
+    /// The store answered that a record holds something else than bytes. Nothing was written. This is no outage: a node does not
+    /// decide by its share.
+    Unreadable(E),
     /// The store did not answer, or not as expected. Nobody knows what was written.
     Failed(E),
 }

@@ -204,6 +204,7 @@ fn outcome(told: Reply, records: usize) -> SwapOutcome<String> {
     match error {
         None if found.len() == records => SwapOutcome::Found(found),
         Some(error) if found.len() == records => SwapOutcome::Refused(found, error),
+        Some(error) if error.starts_with("WRONGTYPE") => SwapOutcome::Unreadable(error),
         Some(error) => SwapOutcome::Failed(error),
         None => unexpected(),
     }
@@ -311,6 +312,9 @@ mod tests {
         for told in [Reply::Nil, Reply::Other, Reply::Bytes(vec![]), error(), Reply::List(vec![])] {
             assert!(matches!(one(told), SwapOutcome::Failed(_)));
         }
+        let wrong = || "WRONGTYPE Operation against a key holding the wrong kind of value".to_owned();
+        let unreadable = one(Reply::List(vec![Reply::Error(wrong())]));
+        assert_eq!(unreadable, SwapOutcome::Unreadable(wrong()));
         let told = Reply::List(vec![error(), Reply::Nil]);
         assert_eq!(one(told), SwapOutcome::Refused(vec![None], "READONLY replica".into()));
         for told in [Reply::Nil, Reply::Other, Reply::List(vec![Reply::Zero]), error()] {

@@ -168,6 +168,7 @@ fn join(groups: &mut Vec<(Master, Group)>, partition: usize, (slot, master): (u1
 fn is_refused(outcome: &SwapOutcome<String>) -> bool {
     match outcome {
         SwapOutcome::Failed(error) | SwapOutcome::Refused(_, error) => is_of_server(error),
+        SwapOutcome::Unreadable(_) => true,
         _ => false,
     }
 }

@@ -322,7 +322,7 @@ impl Part {
             Some(error) if error.code() != Some("WRONGTYPE") => SwapOutcome::Failed(error.into()),
             Some(error) => {
                 let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-                SwapOutcome::Failed(StoreError::Unreadable { names: names.collect(), error })
+                SwapOutcome::Unreadable(StoreError::Unreadable { names: names.collect(), error })
             }
             None => SwapOutcome::Failed(unexpected().into()),
         }
@@ -334,7 +334,7 @@ fn is_refused(outcome: &SwapOutcome<StoreError>) -> bool {
     match outcome {
         SwapOutcome::Failed(StoreError::Redis(error))
         | SwapOutcome::Refused(_, StoreError::Redis(error)) => error.code().is_some(),
-        SwapOutcome::Failed(StoreError::Unreadable { .. }) => true,
+        SwapOutcome::Unreadable(_) => true,
         _ => false,
     }
 }

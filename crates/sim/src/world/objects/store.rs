@@ -179,7 +179,7 @@ impl World {
                 self.forget(object, part.partition, &batch);
                 Ok(Some(batch))
             }
-            SwapOutcome::Failed(_) => {
+            SwapOutcome::Failed(_) | SwapOutcome::Unreadable(_) => {
                 self.tally.add("a swap failed");
                 self.forget(object, part.partition, &batch);
                 Ok(Some(batch))

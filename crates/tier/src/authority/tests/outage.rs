@@ -101,6 +101,19 @@ fn a_store_that_refuses_to_write_leaves_refusals_and_the_shares_of_what_it_holds
     assert_eq!(answers(&mut authority), [(0, Ok(true)), (1, Ok(false))], "one of 8 was left");
 }
 
+#[test]
+fn a_key_that_holds_something_else_than_a_state_is_no_outage() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 5);
+    for key in ["k", "new"] {
+        ask(&mut authority, &policy, key, 1, 10);
+        let swap = authority.poll_swap((None, Micros(1)), |_| false).unwrap();
+        authority.handle(swap, [SwapOutcome::Unreadable("a list")], (None, Micros(1)));
+        assert_eq!(answers(&mut authority), [(10, Err(Failure::Store("a list")))], "{key}");
+    }
+    assert_eq!(authority.poll_owed(Timestamp(8)), None);
+}
+
 /// Some nodes on one store that is away now and then.
 struct World {
     nodes: Vec<Tested>,
