@@ -7,13 +7,13 @@ import { requireUnits } from "./input.js";
 
 /** @import * as declared from "./index.js" */
 /** @typedef {ArrayLike<number>} Numbers */
-/** @typedef {(grant: Grant, cost: number, units: number, now: number) => void} Refund */
+/** @typedef {(key: string, atUs: number, granted: number, units: number, options?: object) => void} Refund */
 /** @typedef {{ numbers: Numbers, granted: boolean, isShadow: boolean, names: string[], lease?: string }} Source what an answer is read from */
 
 const [AT, FACTOR, EFFECT, RULE, FLAGS, COUNT, HEAD, EACH] = [4, 5, 6, 10, 11, 12, 13, 5];
 
 // The flags of an answer, and of a limit.
-const [HAS_LEASE, WARNED, SHADOW, WOULD_REFUSE] = [1, 2, 4, 8];
+const [HAS_LEASE, WARNED, SHADOW, WOULD_REFUSE, DENIED] = [1, 2, 4, 8, 16];
 const ALLOWED = 1;
 
 // What an operation did beside deciding: `verdict.rs` has the numbers. A lease or a budget was live if its number is that of
@@ -26,13 +26,6 @@ const [LEASE, LIVE, BUDGET, BACK, RESERVED, LATE, PAID] = [1, 2, 3, 5, 6, 8, 9];
  * @type {(numbers: Numbers) => number}
  */
 export const ruleOf = (numbers) => numbers[RULE];
-
-/**
- * Whether the answer is that of a key on the list `deny`.
- *
- * @type {(numbers: Numbers, granted: boolean) => boolean}
- */
-export const isDenied = (numbers, granted) => !granted && numbers[RULE] < 0;
 
 /**
  * Whether the name of a lease belongs to the answer.
@@ -68,7 +61,8 @@ export function readAdmission(text) {
  *
  * @type {(source: Source) => declared.Answer}
  */
-export function readAnswer({ numbers, granted, isShadow, names, lease }) {
+export function readAnswer(source) {
+  const { numbers, granted, isShadow, names } = source;
   const answer = {
     allowed: granted || isShadow,
     limit: numbers[0],
@@ -78,7 +72,7 @@ export function readAnswer({ numbers, granted, isShadow, names, lease }) {
     atUs: numbers[AT],
     limits: readLimits(numbers, names),
   };
-  addOptional(answer, { numbers, granted, isShadow, names, lease });
+  if (isMore(source)) addOptional(answer, source);
   return answer;
 }
 
@@ -124,7 +118,7 @@ export class Grant {
   #limits;
   /** The units that the request took and has not given back. */
   #cost;
-  #refundOf;
+  #refundGrant;
   /** Whether the lease, if there is one, may be held. */
   #holds;
 
@@ -134,9 +128,10 @@ export class Grant {
    * @param {string} key
    * @param {number} cost
    * @param {string | undefined} limits
-   * @param {Refund} refundOf
+   * @param {Refund} refundGrant
    */
-  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits, refundOf) {
+  constructor(source, limiter, key, cost, limits, refundGrant) {
+    const { numbers, granted, isShadow, names, lease } = source;
     this.allowed = granted || isShadow;
     this.limit = numbers[0];
     this.remaining = numbers[1];
@@ -144,11 +139,11 @@ export class Grant {
     this.resetAfterUs = numbers[3];
     this.atUs = numbers[AT];
     this.limits = readLimits(numbers, names);
-    addOptional(this, { numbers, granted, isShadow, names, lease });
+    if (isMore(source)) addOptional(this, source);
     this.#limiter = limiter;
     this.#key = key;
     this.#limits = limits;
-    this.#refundOf = refundOf;
+    this.#refundGrant = refundGrant;
     this.#cost = granted ? cost : 0;
     this.#holds = granted && lease !== undefined;
   }
@@ -158,7 +153,7 @@ export class Grant {
     const { now } = callOptions("options", options, ONLY_NOW); // first, because a getter may refund, too
     if (units === undefined) units = this.#cost;
     requireUnits("units", units, 0, this.#cost);
-    if (units > 0) this.#refundOf(this, this.#cost, units, now);
+    if (units > 0) this.#refundGrant(this.#key, this.atUs, this.#cost, units, this.#options({ now }));
     this.#cost -= units;
     return units;
   }
@@ -210,9 +205,14 @@ export class Grant {
 }
 
 /** @type {(numbers: Numbers, names: string[]) => declared.LimitAnswer[]} */
-export function readLimits(numbers, names) {
+function readLimits(numbers, names) {
   const count = numbers[COUNT];
   if (count === 1) return [readLimit(numbers, HEAD, names[0], names[1])];
+  return readSeveral(numbers, names, count);
+}
+
+/** @type {(numbers: Numbers, names: string[], count: number) => declared.LimitAnswer[]} */
+function readSeveral(numbers, names, count) {
   return Array.from({ length: count }, (_, place) => readLimit(numbers, HEAD + EACH * place, names[2 * place], names[2 * place + 1]));
 }
 
@@ -227,35 +227,59 @@ function readLimit(numbers, at, name, zoneData) {
     retryAfterUs: numbers[at + 3],
     resetAfterUs: numbers[at + 4],
   };
-  if ((flags & SHADOW) !== 0) define(answer, "shadow", true);
-  if ((flags & WARNED) !== 0) define(answer, "warned", true);
-  if (zoneData !== "") define(answer, "zoneData", zoneData);
+  if (flags > ALLOWED || zoneData.length > 0) addOfLimit(answer, flags, zoneData);
   return answer;
 }
 
+/** @type {(answer: object, flags: number, zoneData: string) => void} */
+function addOfLimit(answer, flags, zoneData) {
+  if ((flags & SHADOW) !== 0) define(answer, "shadow", true);
+  if ((flags & WARNED) !== 0) define(answer, "warned", true);
+  if (zoneData.length > 0) define(answer, "zoneData", zoneData);
+}
+
 /**
- * Adds what limits say beside the decision.
+ * Adds what the key's rule and its limits say beside the decision.
  *
  * @type {(answer: object, numbers: Numbers, granted: boolean, isShadow: boolean) => void}
  */
-export function addSoft(answer, numbers, granted, isShadow) {
+export function addFlagged(answer, numbers, granted, isShadow) {
   const flags = numbers[FLAGS];
+  if (flags === 0 && !isShadow) return;
+  if ((flags & DENIED) !== 0) define(answer, "denied", true);
   if ((flags & WARNED) !== 0) define(answer, "warned", true);
   if (isShadow) define(answer, "wouldAllow", granted);
   else if ((flags & SHADOW) !== 0) define(answer, "wouldAllow", granted && (flags & WOULD_REFUSE) === 0);
 }
 
+/**
+ * Whether an answer has more than its decision and its limits. Most have not, and V8 inlines only short functions.
+ *
+ * @type {(source: Source) => boolean}
+ */
+const isMore = ({ numbers, isShadow, lease }) =>
+  numbers[FLAGS] !== 0 || numbers[EFFECT] !== 0 || numbers[FACTOR] >= 0 || isShadow || lease !== undefined;
+
 /** @type {(answer: object, source: Source) => void} */
-export function addOptional(answer, { numbers, granted, isShadow, names, lease }) {
-  if (isDenied(numbers, granted)) define(answer, "denied", true);
+function addOptional(answer, { numbers, granted, isShadow, names, lease }) {
+  addFlagged(answer, numbers, granted, isShadow);
   if (lease !== undefined) define(answer, "lease", lease);
-  const [effect, first, second, third] = [numbers[EFFECT], numbers[EFFECT + 1], numbers[EFFECT + 2], numbers[EFFECT + 3]];
-  if (effect >= LEASE && effect <= BACK && effect !== BUDGET) define(answer, "live", effect === LIVE || effect === BACK);
   if (numbers[FACTOR] >= 0) {
     const factor = numbers[FACTOR] / 2 ** 32; // exact
     define(answer, "factor", isShadow ? 0 : factor);
     if (isShadow) define(answer, "wouldFactor", factor);
   }
+  if (numbers[EFFECT] !== 0) addEffect(answer, numbers, names);
+}
+
+/**
+ * Adds what an operation did beside deciding.
+ *
+ * @type {(answer: object, numbers: Numbers, names: string[]) => void}
+ */
+function addEffect(answer, numbers, names) {
+  const [effect, first, second, third] = [numbers[EFFECT], numbers[EFFECT + 1], numbers[EFFECT + 2], numbers[EFFECT + 3]];
+  if (effect >= LEASE && effect <= BACK && effect !== BUDGET) define(answer, "live", effect === LIVE || effect === BACK);
   if (effect >= BUDGET && effect <= BACK) define(answer, "budget", { granted: first, grantedAtUs: second, expiresAtUs: third });
   if (effect === RESERVED) {
     define(answer, "reserved", first);
@@ -266,5 +290,4 @@ export function addOptional(answer, { numbers, granted, isShadow, names, lease }
   }
   const payer = effect === RESERVED ? third : effect === PAID ? first : effect > RESERVED ? second : 0;
   if (payer > 0) define(answer, "paidBy", names[2 * (payer - 1)]);
-  addSoft(answer, numbers, granted, isShadow);
 }

@@ -1,6 +1,6 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
-import { Grant, addSoft, hasLease, isDenied, readAdmission, readAnswer, readExplanation, readReservation, ruleOf } from "./answer.js";
+import { Grant, addFlagged, hasLease, readAdmission, readAnswer, readExplanation, readReservation, ruleOf } from "./answer.js";
 import {
   ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, RUN, WAIT, callOptions,
 } from "./call.js";
@@ -79,8 +79,7 @@ export class Limiter {
       retryAfterUs: numbers[2],
       resetAfterUs: numbers[3],
     };
-    if (isDenied(numbers, granted)) define(decision, "denied", true);
-    addSoft(decision, numbers, granted, this.#isShadow);
+    addFlagged(decision, numbers, granted, this.#isShadow);
     return decision;
   }
 
@@ -237,11 +236,8 @@ export class Limiter {
 
   /** @type {declared.Limiter["giveBack"]} */
   giveBack(key, { grant, lease, reservation }) {
-    const read = callOptions("options", undefined, ONLY_NOW);
     if (reservation !== undefined) return void this.commit(key, reservation.id, 0);
-    if (grant !== undefined) {
-      this.#operate(key, read, undefined, (native, keyBytes) => native.refundGrant(keyBytes, grant.atUs, grant.units, grant.units, read.now));
-    }
+    if (grant !== undefined) this.#refundGrant(key, grant.atUs, grant.units, grant.units);
     if (lease !== undefined) this.release(key, lease.name);
   }
 
@@ -336,15 +332,21 @@ export class Limiter {
     return (this.#keyHeaders ??= caught(() => native.keyHeaders()));
   }
 
+  /**
+   * Gives back units of a grant.
+   *
+   * @type {Refund}
+   */
+  #refundGrant = (key, atUs, granted, units, options) => {
+    const read = callOptions("options", options, OPTIONS);
+    this.#operate(key, read, undefined, (native, keyBytes) => native.refundGrant(keyBytes, atUs, granted, units, read.now));
+  };
+
   /** @type {(key: string, read: Call, how?: number) => any} a `Grant`, of which TypeScript does not know `[Symbol.dispose]` */
   #request(key, read, how = 0) {
     const cost = read.cost ?? this.#defaultCost;
     const { limits } = read;
-    /** @type {Refund} */
-    const refundOf = ({ atUs }, granted, units, now) => {
-      this.#operate(key, { ...read, now }, undefined, (native, keyBytes) => native.refundGrant(keyBytes, atUs, granted, units, now));
-    };
-    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, limits, refundOf));
+    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, limits, this.#refundGrant));
   }
 
   /**

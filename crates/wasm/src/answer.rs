@@ -10,6 +10,8 @@ const MOST_LIMITS: usize = 16;
 const HEAD: usize = 13;
 /// The numbers of a limit: its flags, and the four of a decision.
 const EACH: usize = 5;
+/// The [flag](flags) of a key on the list `deny`.
+pub(crate) const DENIED: u8 = 16;
 /// In place of a number that an answer does not have.
 const NONE: f64 = -1.0;
 
@@ -37,17 +39,18 @@ pub(crate) const fn of_decision(decision: &Decision) -> [f64; 4] {
     ]
 }
 
-/// What an answer says beside its decision: 1 for the name of a lease, 2 for a warning, 4 for a limit in shadow, and 8 if such a
-/// limit would refuse.
-pub(crate) fn flags(soft: Softness, has_lease: bool) -> u8 {
+/// What an answer says beside its decision: 1 for the name of a lease, 2 for a warning, 4 for a limit in shadow, 8 if such a
+/// limit would refuse, and [`DENIED`].
+pub(crate) fn flags(soft: Softness, decision: &Decision, extras: Extras) -> u8 {
     let has_shadow = soft.would_allow(true).is_some();
     let [lease, warns, shadow, refuses] =
-        [has_lease, soft.warns(), has_shadow, soft.would_refuse()].map(u8::from);
-    lease | warns << 1 | shadow << 2 | refuses << 3
+        [extras.has_lease, soft.warns(), has_shadow, soft.would_refuse()].map(u8::from);
+    let is_denied = extras.rule.is_none() && !decision.is_allowed();
+    lease | warns << 1 | shadow << 2 | refuses << 3 | if is_denied { DENIED } else { 0 }
 }
 
 /// The number of a rule; below 0 for a listed key.
-pub(crate) fn number_of(rule: Option<usize>) -> f64 {
+fn number_of(rule: Option<usize>) -> f64 {
     rule.and_then(|rule| u64::try_from(rule).ok()).map_or(NONE, from_quantity)
 }
 
@@ -78,7 +81,7 @@ pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras, so
         from_quantity(second),
         from_quantity(third),
         number_of(extras.rule),
-        flags(soft, extras.has_lease).into(),
+        flags(soft, &verdict.decision, extras).into(),
         from_quantity(u64::try_from(said.len()).unwrap_or_default()),
     ];
     let (first, rest) = numbers.split_at_mut(HEAD);

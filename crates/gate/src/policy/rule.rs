@@ -92,10 +92,13 @@ impl Policy {
         self.deny.is_empty() && self.allow.is_empty() && self.overrides.is_empty()
     }
 
+    #[inline]
     pub(crate) fn find(&self, key: &str) -> RuleId {
-        if self.has_one_rule() {
-            return RuleId::Limits;
-        }
+        if self.has_one_rule() { RuleId::Limits } else { self.find_among_rules(key) }
+    }
+
+    #[inline(never)]
+    fn find_among_rules(&self, key: &str) -> RuleId {
         let address = canonical_key(key, 128); // one address has several spellings
         let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
         if self.deny.iter().any(is) {

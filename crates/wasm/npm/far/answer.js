@@ -1,5 +1,5 @@
 // Answers of a store. If it has not decided, the policy's `on_error` has, and an answer has no numbers.
-import { addSoft, isDenied, readAnswer, readReservation } from "../answer.js";
+import { addFlagged, readAnswer, readReservation } from "../answer.js";
 import { define } from "../errors.js";
 
 /** @import { Source as Read } from "../answer.js" */
@@ -16,8 +16,7 @@ export function decisionOf(source) {
     retryAfterUs: numbers[2],
     resetAfterUs: numbers[3],
   };
-  if (isDenied(numbers, granted)) define(decision, "denied", true);
-  addSoft(decision, numbers, granted, isShadow);
+  addFlagged(decision, numbers, granted, isShadow);
   return decision;
 }
 

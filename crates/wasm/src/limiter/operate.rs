@@ -17,7 +17,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::Limiter;
 use super::decided::{Decided, write_decision};
-use crate::answer::{self, Extras};
+use crate::answer::{self, DENIED, Extras};
 use crate::failure::Failure;
 use crate::input::{form, optional, quantity, reserve_form, timestamp, whole};
 use crate::number::from_quantity;
@@ -49,7 +49,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// Decides on a request. The answer has only the first four numbers, and the rule of a refusal.
+    /// Decides on a request. The answer has only the first four numbers, and the flags.
     pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
         match self.checked(key_bytes, cost, now) {
             Ok(decided) => {
@@ -345,18 +345,22 @@ impl Limiter {
             }
         }
         if policy.is_soft() {
-            let (verdict, Extras { rule, .. }) = self.decided_now(key_bytes, cost, now, false)?;
-            let flags = answer::flags(self.softness(&verdict, rule), false);
-            return Ok(Decided { decision: verdict.decision, rule, flags });
+            let (verdict, extras) = self.decided_now(key_bytes, cost, now, false)?;
+            return Ok(self.said(&verdict, extras));
         }
         let decided = self.table.decide(policy, key, now, request);
         if is_too_much(&decided) && policy.is_shadow() {
-            let (verdict, Extras { rule, .. }) = self.asked(key_bytes, of_cost(cost), now)?;
-            return Ok(Decided { decision: verdict.decision, rule, flags: 0 });
+            let (verdict, extras) = self.asked(key_bytes, of_cost(cost), now)?;
+            return Ok(self.said(&verdict, extras));
         }
         let decision = decided.map_err(Failure::Table)?;
-        let rule = if decision.is_allowed() { None } else { policy.rule_number(key) };
-        Ok(Decided { decision, rule, flags: 0 })
+        let is_denied = !decision.is_allowed() && policy.rule_number(key).is_none();
+        Ok(Decided { decision, flags: if is_denied { DENIED } else { 0 } })
+    }
+
+    fn said(&self, verdict: &Verdict, extras: Extras) -> Decided {
+        let flags = answer::flags(self.softness(verdict, extras.rule), &verdict.decision, extras);
+        Decided { decision: verdict.decision, flags }
     }
 
     fn decided(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Done {
