@@ -4,7 +4,7 @@ import { RateLimiterAbstract } from "./abstract.js";
 import { RateLimiterRes } from "./result.js";
 
 /** @import * as declared from "../rate-limiter-flexible.js" */
-/** @import { Counter, KeyedCounters } from "../counters.js" */
+/** @import { Counter, KeyedCounters, Soon } from "../counters.js" */
 /** @typedef {string | number} Key */
 
 /** The method that decides about points that were taken. */
@@ -25,7 +25,8 @@ export class RateLimiterCounting extends RateLimiterAbstract {
   async consume(key, pointsToConsume = 1, options = undefined) {
     let taken;
     try {
-      taken = await this.#add(key, pointsToConsume, options);
+      taken = this.#add(key, pointsToConsume, options);
+      if (taken instanceof Promise) taken = await taken; // counters in memory have no promise, and to wait takes as long as a decision
     } catch (error) {
       return this.#insured(error).consume(key, pointsToConsume, options);
     }
@@ -95,11 +96,14 @@ export class RateLimiterCounting extends RateLimiterAbstract {
     }
   }
 
-  /** @type {(key: Key, taken: RateLimiterRes, points: number) => Promise<RateLimiterRes>} */
-  async [settle](key, taken, points) {
-    if (taken.consumedPoints > this.points) throw await this.#refused(key, taken, points);
-    if (this.execEvenly && this.points > 0 && taken.msBeforeNext > 0 && !taken.isFirstInDuration) await this.#delay(taken);
-    return taken;
+  /** @type {(key: Key, taken: RateLimiterRes, points: number) => Soon<RateLimiterRes>} */
+  [settle](key, taken, points) {
+    if (taken.consumedPoints > this.points) {
+      if (this.#startsBlock(taken, points)) return this.#refuse(key, taken);
+      throw taken;
+    }
+    const spreads = this.execEvenly && this.points > 0 && taken.msBeforeNext > 0 && !taken.isFirstInDuration;
+    return spreads ? this.#delay(taken) : taken;
   }
 
   /** @type {() => number | undefined} */
@@ -107,44 +111,55 @@ export class RateLimiterCounting extends RateLimiterAbstract {
     return undefined;
   }
 
-  /** @type {(key: Key, points: number, options: object | undefined) => Promise<RateLimiterRes>} */
-  async #add(key, points, options) {
+  /** @type {(key: Key, points: number, options: object | undefined) => Soon<RateLimiterRes>} */
+  #add(key, points, options) {
     requireNumber("points", points);
     const text = this.#text(key);
     const custom = options === undefined ? undefined : fieldsOf(options, ["customDuration"]).customDuration;
     const duration = custom >= 0 ? custom : this.duration;
-    return this.#result(await this.#counters.add(text, this.#counters.whole(text, points), spanOf(duration)), points);
+    const counter = this.#counters.add(text, this.#counters.whole(text, points), spanOf(duration));
+    return counter instanceof Promise ? counter.then((found) => this.#result(found, points)) : this.#result(counter, points);
   }
 
   /**
-   * The answer to a request beyond the points. The first of them blocks the key.
+   * Whether a request beyond the points is the first of them, which blocks the key.
    *
-   * @type {(key: Key, taken: RateLimiterRes, points: number) => Promise<RateLimiterRes>}
+   * @type {(taken: RateLimiterRes, points: number) => boolean}
    */
-  async #refused(key, taken, points) {
-    const { consumedPoints } = taken;
+  #startsBlock({ consumedPoints }, points) {
+    if (this.blockDuration <= 0) return false;
     const from = this[blocksFrom]();
-    const isFirst = from === undefined ? consumedPoints <= this.points + points : consumedPoints >= from && consumedPoints - points < from;
-    if (this.blockDuration <= 0 || !isFirst) return taken;
+    return from === undefined ? consumedPoints <= this.points + points : consumedPoints >= from && consumedPoints - points < from;
+  }
+
+  /**
+   * Blocks the key and refuses the request.
+   *
+   * @type {(key: Key, taken: RateLimiterRes) => Promise<never>}
+   */
+  async #refuse(key, taken) {
+    const { consumedPoints } = taken;
+    let blocked;
     try {
-      const blocked = await this.#counters.block(this.#text(key), consumedPoints, this.msBlockDuration);
-      return new RateLimiterRes(0, blocked.leftMs, consumedPoints, blocked.isFirst || taken.isFirstInDuration);
+      blocked = await this.#counters.block(this.#text(key), consumedPoints, this.msBlockDuration);
     } catch (error) {
       await this.#insured(error).block(key, this.blockDuration);
-      return taken;
+      throw taken;
     }
+    throw new RateLimiterRes(0, blocked.leftMs, consumedPoints, blocked.isFirst || taken.isFirstInDuration);
   }
 
   /**
    * Waits so that the requests of a window spread over it.
    *
-   * @type {(taken: RateLimiterRes) => Promise<void>}
+   * @type {(taken: RateLimiterRes) => Promise<RateLimiterRes>}
    */
   async #delay(taken) {
     let delay = Math.ceil(taken.msBeforeNext / (taken.remainingPoints + 2));
     if (delay < this.execEvenlyMinDelayMs) delay = taken.consumedPoints * this.execEvenlyMinDelayMs;
     taken.msBeforeNext = Math.max(taken.msBeforeNext - delay, 0);
     await new Promise((done) => setTimeout(done, delay));
+    return taken;
   }
 
   /**
