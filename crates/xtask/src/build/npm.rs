@@ -93,8 +93,13 @@ pub(super) struct Variant {
     scripts: &'static [Script],
 }
 
-/// Nobody waits for the bytes of Node's module, so its decisions are built for speed.
-const FAST: &[&str] = &["--config", "profile.wasm.package.tidegate-wasm.opt-level=3"];
+/// Node loads its module from a disk, so its decisions are built for speed.
+const FAST: &[&str] = &[
+    "--config",
+    "profile.wasm.package.tidegate-wasm.opt-level=3",
+    "--config",
+    "profile.wasm.package.tidegate-core.opt-level=3",
+];
 
 /// A script of the package: the file in its folder, its entry, and what esbuild must know.
 struct Script {
