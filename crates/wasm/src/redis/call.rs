@@ -312,7 +312,8 @@ mod tests {
         for told in [Reply::Nil, Reply::Other, Reply::Bytes(vec![]), error(), Reply::List(vec![])] {
             assert!(matches!(one(told), SwapOutcome::Failed(_)));
         }
-        let wrong = || "WRONGTYPE Operation against a key holding the wrong kind of value".to_owned();
+        let wrong =
+            || "WRONGTYPE Operation against a key holding the wrong kind of value".to_owned();
         let unreadable = one(Reply::List(vec![Reply::Error(wrong())]));
         assert_eq!(unreadable, SwapOutcome::Unreadable(wrong()));
         let told = Reply::List(vec![error(), Reply::Nil]);
