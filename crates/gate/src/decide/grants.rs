@@ -1,5 +1,7 @@
 //! Which limits take part in a request, and what each of them says.
 
+use alloc::borrow::Cow;
+
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use super::limits::{Limits, MAX_LIMITS};
@@ -49,6 +51,7 @@ enum Role {
 
 impl Limits {
     /// Which limits would grant the request.
+    #[inline] // a call would move the answer in memory
     pub(super) fn grants(
         &self,
         words: &[u64],
@@ -56,45 +59,67 @@ impl Limits {
         request: &Request,
     ) -> Result<Grants, OperationError> {
         let (shadows, payers) = (self.shadows(), self.payers().bits());
-        let (mut refuses, lenient) = (0, shadows | payers);
-        for ((limit, words), bit) in split(self, words).zip(0..u16::BITS) {
+        let refuses = self.refusals(words, now, request, shadows | payers)?;
+        let (refuses, payer, blocked_for) = match payers {
+            0 => (refuses, NOBODY, Micros::ZERO),
+            _ => self.with_payer(refuses, words, now, request)?,
+        };
+        Ok(Grants { refuses, shadows, payers, payer, blocked_for })
+    }
+
+    /// One bit for each limit that would refuse the request, the lowest for the first of [`iter`](Self::iter). That a limit can never
+    /// grant the cost is an error, unless the limit is one of the `lenient` ones.
+    #[inline(never)]
+    fn refusals(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+        lenient: u16,
+    ) -> Result<u16, OperationError> {
+        let mut refuses = 0;
+        for ((limit, words), bit) in split(self, words).zip(0..16) {
             let grants = match limit.grants(words, now, request) {
-                Err(OperationError::Cost(_)) if lenient >> bit & 1 == 1 => false,
+                Err(OperationError::Cost(_)) if has(lenient, bit) => false,
                 grants => grants?,
             };
             refuses |= u16::from(!grants) << bit;
         }
-        let grants = Grants { refuses, shadows, payers, payer: NOBODY, blocked_for: Micros::ZERO };
-        if payers == 0 { Ok(grants) } else { self.with_payer(grants, words, now, request) }
+        Ok(refuses)
     }
 
     /// Chooses the payer: the first one with room for the cost. A reservation that is repeated stays with the payer that knows its id.
+    /// Returns which limits then refuse, the payer, and for how long no payer may take the request.
     #[cold]
     #[inline(never)]
     fn with_payer(
         &self,
-        mut grants: Grants,
+        refuses: u16,
         words: &[u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Grants, OperationError> {
+    ) -> Result<(u16, u8, Micros), OperationError> {
         let id = request.lease.filter(|_| request.reserves());
         let known = id.and_then(|id| self.payer_of(words, now, id));
         if let Some((payer, KnownFor::Live)) = known {
-            grants.refuses &= !bit_of(payer); // nothing more is taken
-            return Ok(Grants { payer, ..grants });
+            return Ok((refuses & !bit_of(payer), payer, Micros::ZERO)); // nothing more is taken
         }
         let cost = request.cost;
         if let Some(capacity) = self.payers_capacity().filter(|most| cost > *most) {
             return Err(CostExceedsCapacity { cost, capacity }.into());
         }
         if let Some((_, KnownFor::Ended(blocked_for))) = known {
-            return Ok(Grants { blocked_for, ..grants });
+            return Ok((refuses, NOBODY, blocked_for));
         }
-        let has_room = |place: &u8| grants.refuses & bit_of(*place) == 0;
+        let has_room = |place: &u8| refuses & bit_of(*place) == 0;
         let payer = self.payers().in_order().find(has_room).unwrap_or(NOBODY);
-        Ok(Grants { payer, ..grants })
+        Ok((refuses, payer, Micros::ZERO))
     }
+}
+
+#[inline]
+const fn has(bits: u16, place: u8) -> bool {
+    bits >> place & 1 == 1
 }
 
 fn bit_of(place: u8) -> u16 {
@@ -117,13 +142,13 @@ impl Grants {
     #[inline]
     pub(super) fn parts(self) -> impl Iterator<Item = Part> {
         let Self { refuses, shadows, payers, payer, .. } = self;
-        let has = |bits: u16, place: u8| bits >> place & 1 == 1;
+        let soft = shadows | payers;
         (0_u8..16).map(move |place| {
-            let role = match (has(shadows, place), has(payers, place)) {
-                (true, _) => Role::Shadow,
-                (_, false) => Role::Enforced,
-                (_, true) if place == payer => Role::Pays,
-                (_, true) => Role::StandsAside,
+            let role = match place {
+                _ if !has(soft, place) => Role::Enforced,
+                _ if has(shadows, place) => Role::Shadow,
+                _ if place == payer => Role::Pays,
+                _ => Role::StandsAside,
             };
             Part { grants: !has(refuses, place), role }
         })
@@ -148,16 +173,35 @@ impl Part {
 
     /// The request as the limit takes it. A reservation that is repeated at a higher cost is none that its payer can never grant.
     #[inline]
-    pub(super) fn asked(self, limit: &Limit, request: &Request) -> Request {
+    pub(super) fn asked<'a>(self, limit: &Limit, request: &'a Request) -> Cow<'a, Request> {
         match self.role {
-            Role::Pays => Request { cost: request.cost.min(limit.capacity()), ..*request },
-            _ => *request,
+            Role::Pays => {
+                Cow::Owned(Request { cost: request.cost.min(limit.capacity()), ..*request })
+            }
+            _ => Cow::Borrowed(request), // a copy would be moved in memory
         }
     }
 
     /// Lets a limit record a refusal, its own or that of another limit. Returns what the limit says of the request, and how long the
     /// request has to wait because of it.
+    #[inline]
     pub(super) fn refuse(
+        self,
+        limit: &Limit,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+        blocked_for: Micros,
+    ) -> Result<(Decision, Micros), OperationError> {
+        match self.role {
+            Role::Enforced => limit.refuse(words, now, request, self.grants),
+            _ => self.refuse_softly(limit, words, now, request, blocked_for),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_softly(
         self,
         limit: &Limit,
         words: &mut [u64],

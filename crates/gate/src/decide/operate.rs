@@ -1,5 +1,6 @@
 //! Decides on several limits at once, all or nothing.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use tidegate_core::lease::Held;
@@ -276,7 +277,7 @@ impl Limits {
         let mut waits = Waits::default();
         for ((limit, words), part) in split(self, words).zip(grants.parts()) {
             let asked = match part.grants && !(passes && part.takes()) {
-                true => request.peek(), // nothing is taken from it
+                true => Cow::Owned(request.peek()), // nothing is taken from it
                 false => part.asked(limit, request),
             };
             let said = part.look(limit, words, now, &asked, grants.blocked_for())?;

@@ -49,7 +49,7 @@ impl<'a> Together<'a> {
         self.under_penalty |= *punishes_refusals && said.remaining() == 0;
     }
 
-    #[cold]
+    #[inline] // a call would keep all numbers in memory
     fn add_payer(&mut self, said: &Decision) {
         if self.payer.is_none_or(|(_, most)| most < said.remaining()) {
             self.payer = Some((said.limit(), said.remaining()));
