@@ -1,4 +1,4 @@
-//! `tidegate serve`: what it lets callers know and do, and its signals. How it listens, is operated and reloads has files of its own.
+//! `tidegate serve`: what it lets callers know and do, and its signals. Its other tests are in `listen.rs`, `operated.rs` and `reload.rs`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

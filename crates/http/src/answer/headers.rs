@@ -4,6 +4,7 @@
 mod older;
 
 use alloc::string::{String, ToString};
+
 use tidegate_gate::{Decision, Micros};
 
 use super::CheckResult;
