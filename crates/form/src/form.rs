@@ -4,6 +4,7 @@
 //! same, but the code that it derives was a fifth of the npm package: it has a copy of all checks for each form. Here
 //! the checks exist once.
 
+use alloc::borrow::Cow;
 use alloc::collections::BinaryHeap;
 use alloc::format;
 use alloc::string::String;
@@ -277,7 +278,19 @@ impl Entry<'_> {
 /// The fields of a map, of which the names were checked.
 pub struct Fields<'n, 't>(&'n [Entry<'t>]);
 
-impl Fields<'_, '_> {
+impl<'t> Fields<'_, 't> {
+    /// The text of a required field. It is copied only if it has escapes.
+    ///
+    /// # Errors
+    /// Fails if the field is absent, or if it is no text.
+    pub fn text(&self, name: &str) -> Result<Cow<'t, str>, Error> {
+        let entry = self.entry(name).ok_or_else(|| missing(name))?;
+        match &entry.node.value {
+            Value::Text(text) => Ok(text.clone()),
+            _ => Err(entry.wrong(entry.node.refused("a string"))),
+        }
+    }
+
     /// Reads a required field.
     ///
     /// # Errors
@@ -286,7 +299,7 @@ impl Fields<'_, '_> {
     pub fn get<T: Form>(&self, name: &str) -> Result<T, Error> {
         match self.entry(name) {
             Some(entry) => entry.read(),
-            None => Err(Error::plain(format!("missing field `{name}`"))),
+            None => Err(missing(name)),
         }
     }
 
@@ -309,7 +322,9 @@ impl Fields<'_, '_> {
     ///
     /// # Errors
     /// Fails if the field cannot be read.
-    #[inline(never)]
+    // where it is inlined, most names differ by their lengths, which are constants
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
     pub fn fill<T: Form>(&self, name: &str, value: &mut T) -> Result<(), Error> {
         if let Some(entry) = self.entry(name) {
             *value = entry.read()?;
@@ -317,9 +332,13 @@ impl Fields<'_, '_> {
         Ok(())
     }
 
-    fn entry(&self, name: &str) -> Option<&Entry<'_>> {
+    fn entry(&self, name: &str) -> Option<&Entry<'t>> {
         self.0.iter().find(|entry| entry.name == name)
     }
+}
+
+fn missing(name: &str) -> Error {
+    Error::plain(format!("missing field `{name}`"))
 }
 
 /// The largest whole number that every reader of JSON holds exactly (RFC 8259 §6): 2^53 − 1.

@@ -149,8 +149,8 @@ impl<'t> Reader<'t> {
         let mut start = self.at;
         loop {
             let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-            let ends = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\');
-            self.skip(rest.iter().position(ends).unwrap_or(rest.len()));
+            let is_plain = |byte: &&u8| **byte >= b' ' && !matches!(byte, b'"' | b'\\');
+            self.skip(rest.iter().take_while(is_plain).count());
             let Some(byte) = self.here() else { return Err(self.expected("`\"`")) };
             if byte < b' ' {
                 return Err(self.expected("an escape such as `\\n` for each control character"));

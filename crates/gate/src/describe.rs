@@ -109,14 +109,14 @@ fn sources(joined: &JoinedSources) -> String {
     words.collect::<Vec<_>>().join(" with ")
 }
 
-/// The routes of a gateway, if there are any. Only the Worker is a gateway.
+/// The routes of a gateway, if there are any. Only a Worker is a gateway: a host serves the decision API alone.
 #[must_use]
 pub fn describe_routes(gateway: &Gateway) -> Option<String> {
     let routes = gateway.routes().iter().map(|route| format!("\n  {route}"));
     let routes = Some(routes.collect::<String>()).filter(|routes| !routes.is_empty())?;
     let api = match gateway.api_path() {
-        Some(path) => format!("the decision API is under {path}"),
-        None => "the decision API is not served".to_owned(),
+        Some(path) => format!("a Worker serves the decision API under {path}"),
+        None => "a Worker does not serve the decision API".to_owned(),
     };
     let health = gateway.health_path().map(|path| format!("\n  the gateway's health is at {path}"));
     Some(format!("routes{routes}\n  {api}{}", health.unwrap_or_default()))

@@ -62,7 +62,7 @@ pub use policy::{
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{
     CallLimits, CallLimitsError, Carried, DumpError, HasDecision, KeyHasher, Limited,
-    MAX_CALL_LIMITS, Table, TableError,
+    MAX_CALL_LIMITS, Table, TableError, free_bits,
 };
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};

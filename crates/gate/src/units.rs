@@ -124,8 +124,14 @@ pub(crate) struct WindowForm(pub(crate) log::Window);
 impl Form for WindowForm {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         node.parse(|text| {
-            let window = per(text).map(|(limit, period)| log::Window { limit, period });
-            window.map(Self).ok_or_else(|| no_rate(text))
+            let (limit, period) = per(text).ok_or_else(|| no_rate(text))?;
+            match log::MAX_REMEMBERED {
+                most if limit > most => Err(format!(
+                    "expected at most {most} units, because a log remembers each of them, found {}",
+                    Quoted(text)
+                )),
+                _ => Ok(Self(log::Window { limit, period })),
+            }
         })
     }
 }

@@ -69,7 +69,6 @@
 mod ask;
 mod partition;
 mod partitions;
-mod swap;
 #[cfg(test)]
 mod tests;
 
@@ -82,11 +81,9 @@ use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 use crate::cache::Transmit;
 use crate::count::less;
 use crate::outage::{Outage, Told};
-use ask::{Completion, OnFailure};
-pub use ask::{Failure, Options, Queued};
+use ask::{Completion, OnFailure, expires_at};
+pub use ask::{Failure, Options, Queued, Swap, SwapEntry, SwapOutcome};
 use partitions::{Left, Partitions};
-use swap::expires_at;
-pub use swap::{Swap, SwapEntry, SwapOutcome};
 
 /// Decides the operations on the partitions of one store. The [module](self) says how to drive it.
 #[derive(Debug)]
@@ -143,9 +140,11 @@ impl<T, E: Clone> Authority<T, E> {
             }
         }
         let most = self.options.most_waiting;
-        let pushed = match self.waiting <= most {
-            true => self.partitions.push(asked),
-            false => Err((asked.token, most)),
+        let has_room = self.waiting <= most;
+        let woken = if has_room { self.partitions.wake(&asked.resolved) } else { None };
+        let pushed = match woken {
+            Some((partition, id, wakes)) => partition.push(asked).map(|()| wakes.then_some(id)),
+            None => Err((asked.token, most)),
         };
         match pushed {
             Ok(ready) => self.ready.extend(ready),

@@ -22,6 +22,7 @@ extern crate std;
 pub mod authority;
 pub mod cache;
 mod count;
+mod hash;
 mod node;
 pub mod outage;
 mod tree;

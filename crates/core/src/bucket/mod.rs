@@ -285,7 +285,7 @@ impl RateLimiter for Config {
         Ok(self.answer(level, cost, left))
     }
 
-    #[inline]
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))] // a call would move the answer in memory
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
         CostExceedsCapacity::check(cost, self.capacity)?;
         let mut level = Level::of(state);

@@ -226,6 +226,12 @@ impl<B: Boundaries> Config<B> {
         state.newest() <= now && self.holds(state).is_some_and(|holds| !holds.is_due(now))
     }
 
+    /// Whether the key has a place for another hold at its newest time.
+    #[must_use]
+    pub fn has_room(&self, state: &State<impl Words, B>) -> bool {
+        self.holds(state).is_some_and(|holds| holds.has_room())
+    }
+
     /// The units of a live hold, and the time at which it ends.
     #[must_use]
     pub fn find(&self, state: &State<impl Words, B>, id: Id) -> Option<(u64, Timestamp)> {

@@ -282,7 +282,7 @@ impl RateLimiter for Config {
         self.limit
     }
 
-    #[inline]
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))] // a call would move the answer in memory
     fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
         if cost == 0 {
             return self.peek(state, now, 0);
@@ -296,7 +296,7 @@ impl RateLimiter for Config {
         Ok(self.answer(counter, left))
     }
 
-    #[inline]
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))] // a call would move the answer in memory
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
         CostExceedsCapacity::check(cost, self.limit)?;
         let Some(mut counter) = self.settled(state, now) else {

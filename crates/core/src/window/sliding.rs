@@ -321,7 +321,7 @@ impl RateLimiter for Config {
         self.limit
     }
 
-    #[inline]
+    #[cfg_attr(not(target_arch = "wasm32"), inline(always))] // a call would move the answer in memory
     fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
         if cost == 0 {
             return self.peek(state, now, 0);

@@ -114,9 +114,9 @@ impl fmt::Display for AskError {
             Self::FreeLease => {
                 f.write_str("`cost`: expected at least 1, found 0; a peek acquires no lease")
             }
-            Self::HalfUnspent => {
-                f.write_str("`granted_at_us`, `left`: expected both or neither, found one of them")
-            }
+            Self::HalfUnspent => f.write_str(
+                "`left`: expected both it and the time at which its budget was granted, or neither; found one of them",
+            ),
             Self::HalfGrant => f.write_str(
                 "`granted_at_us`, `granted`: expected both or neither, found one of them",
             ),

@@ -1,30 +1,29 @@
-//! The operations that callers ask for in JSON, checked against the policy.
+//! The operations that callers ask for in JSON, and how they are checked against the policy.
 
-mod check;
+mod asked;
 mod error;
 #[cfg(test)]
 mod tests;
-mod undo;
 
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
 use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
-use tidegate_core::shed::{Draw, suppression};
+use tidegate_core::shed::utilization::Class;
+use tidegate_core::shed::{Draw, Share, suppression};
 use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
+use tidegate_form::{Bounded, Error, Form, Node, Value, fields, form};
 
-use crate::decide::{Explanation, Limits, Record, Verdict};
+use crate::decide::{Limits, Record};
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::Algorithm;
 use crate::limit::{Budget, Grant, Kind, Offered, Operation, Request, Unspent};
-use crate::policy::{Idempotency, Policy, Reservations, Resolved};
+use crate::policy::{Policy, Reservations, Resolved};
 use crate::units::parse_span;
-pub use check::{CheckForm, ReserveForm};
-pub use check::{DrawBits, Ppm};
+pub use asked::Asked;
+use asked::cost_of;
 pub use error::AskError;
-use tidegate_form::Bounded;
-use tidegate_form::{Error, Form, Node, Value, fields};
 
 /// Returns a random number that nobody can guess; `None` if no random numbers are available.
 pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
@@ -164,14 +163,46 @@ impl Form for Ask {
     }
 }
 
-/// An operation that was checked against the policy of its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    resolved: Resolved,
-    operation: Operation,
-    lease: Option<String>,
-    /// A cost that the limits can never grant. The operation is then a peek.
-    beyond: Option<u64>,
+/// A signal in parts per million.
+pub type Ppm = Bounded<0, 1_000_000>;
+
+/// The 32 random bits of a request.
+pub type DrawBits = Bounded<0, 0xFFFF_FFFF>;
+
+form! {
+    /// The fields of a request as a caller writes them.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct CheckForm {
+        /// The units that the request takes; by default the policy's `cost`.
+        pub cost: Option<Bounded<0>> = None,
+        /// The name of the request's class; by default the least important class.
+        pub class: Option<String> = None,
+        /// The name of the lease that the request acquires; by default a random name.
+        pub lease: Option<String> = None,
+        /// The measured signal for a `utilization` limit, in parts per million.
+        pub signal_ppm: Option<Ppm> = None,
+        /// The random bits of the request; by default a random number.
+        pub draw: Option<DrawBits> = None,
+    }
+}
+
+form! {
+    /// The fields of a reservation as a caller writes them.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ReserveForm {
+        /// The estimate, in units; by default the policy's `cost`.
+        pub cost: Option<Bounded<0>> = None,
+        /// The name of the request's class; by default the least important class.
+        pub class: Option<String> = None,
+        /// The id of the reservation; by default a random one.
+        pub id: Option<String> = None,
+        /// The measured signal for a `utilization` limit, in parts per million.
+        pub signal_ppm: Option<Ppm> = None,
+        /// The random bits of the request; by default a random number.
+        pub draw: Option<DrawBits> = None,
+        /// For how long the units are held; by default and at most the policy's `time_to_live`.
+        pub time_to_live: Option<AskedSpan<1>> = None,
+    }
 }
 
 impl Ask {
@@ -195,8 +226,9 @@ impl Ask {
         chance: Chance<'_>,
     ) -> Result<Asked, AskError> {
         let asked = self.resolve_any_cost(policy, key, chance)?;
-        match (asked.beyond, asked.resolved.limits()) {
-            (Some(cost), Some(limits)) if !policy.is_shadow() => {
+        match asked.resolved().limits() {
+            Some(limits) if asked.costs_too_much() && !policy.is_shadow() => {
+                let cost = cost_of(&asked.wanted());
                 let capacity = limits.capacity();
                 Err(AskError::Cost(CostExceedsCapacity { cost, capacity }))
             }
@@ -283,157 +315,100 @@ impl Ask {
     }
 }
 
-impl Asked {
-    /// Listed keys are never counted, so the cost of an operation on them does not matter.
-    fn new(resolved: Resolved, operation: Operation, lease: Option<String>) -> Self {
-        let cost = match operation {
-            Operation::Decide(Request { cost, .. })
-            | Operation::Peek(Request { cost, .. })
-            | Operation::Explain(Request { cost, .. }) => cost,
-            _ => 0,
-        };
-        let most = resolved.limits().map_or(u64::MAX, Limits::capacity);
-        let beyond = (cost > most).then_some(cost);
-        let operation = match operation {
-            Operation::Explain(_) if beyond.is_some() => Operation::Explain(Request::of(0)),
-            _ if beyond.is_some() => Operation::from(0),
-            _ => operation,
-        };
-        Self { resolved, operation, lease, beyond }
-    }
-
-    /// The policy, limits and canonical key of the operation.
-    #[must_use]
-    pub const fn resolved(&self) -> &Resolved {
-        &self.resolved
-    }
-
-    /// # Errors
-    /// Fails with [`AskError::NoLeases`] or [`AskError::FreeLease`] if the request acquires no lease.
-    pub fn require_lease(&self) -> Result<(), AskError> {
-        needs_leases(&self.resolved)?;
-        match self.operation.is_peek() && self.beyond.is_none() {
-            true => Err(AskError::FreeLease),
-            false => Ok(()),
-        }
-    }
-
-    /// Gives a lease or reservation, which the caller has not named, a name that follows from this id. A repeat of the request
-    /// then names the same one.
-    #[must_use]
-    pub fn named_by(mut self, Id([high, low]): Id) -> Self {
-        if let (Operation::Decide(request), Some(_)) = (&mut self.operation, &self.lease) {
-            let name = format!("{high:016x}{low:016x}");
-            request.lease = Some(self.resolved.lease_id(&name));
-            self.lease = Some(name);
-        }
-        self
-    }
-
-    /// The same operation, of which a repeat is [known](Resolved::known_by).
-    ///
-    /// # Errors
-    /// Fails with [`AskError::NoIdempotency`] if the policy keeps no answers.
-    pub fn known_by(self, idempotency: Idempotency) -> Result<Self, AskError> {
-        let policy = self.resolved.policy();
-        if policy.idempotency().is_none() {
-            return Err(AskError::NoIdempotency { policy: policy.name().into() });
-        }
-        Ok(Self { resolved: self.resolved.known_by(idempotency), ..self })
-    }
-
-    /// The operation to do.
-    #[must_use]
-    pub const fn operation(&self) -> Operation {
-        self.operation
-    }
-
-    /// The name of the lease, or the id of the reservation, that the operation concerns, given by the caller or drawn at random.
-    #[must_use]
-    pub fn lease(&self) -> Option<&str> {
-        self.lease.as_deref()
-    }
-
-    /// Whether the operation makes or ends a reservation.
-    #[must_use]
-    pub const fn is_of_reservation(&self) -> bool {
-        match self.operation {
-            Operation::Commit(..) => true,
-            Operation::Decide(request) => request.reserves(),
-            _ => false,
-        }
-    }
-
-    /// The random bits of the request; `None` for an operation that is not a request.
-    #[must_use]
-    pub const fn draw(&self) -> Option<Draw> {
-        match self.operation {
-            Operation::Decide(request) | Operation::Peek(request) | Operation::Explain(request) => {
-                Some(request.draw)
+impl CheckForm {
+    /// The request, and the name of the lease that it acquires, which is random by default.
+    pub(super) fn request(
+        self,
+        resolved: &Resolved,
+        chance: Chance<'_>,
+    ) -> Result<(Request, Option<String>), AskError> {
+        let Self { cost, class, lease, signal_ppm, draw } = self;
+        let cost = cost.map_or(resolved.policy().cost().stated(), Bounded::get);
+        let lease = match lease {
+            Some(name) => {
+                needs_leases(resolved)?;
+                Some(lease_name(resolved, "lease", name)?)
             }
-            _ => None,
-        }
-    }
-
-    /// Whether the limits can never grant the cost.
-    #[must_use]
-    pub const fn costs_too_much(&self) -> bool {
-        self.beyond.is_some()
-    }
-
-    /// Returns the same request with this draw.
-    #[must_use]
-    pub const fn with_draw(mut self, draw: Draw) -> Self {
-        if let Operation::Decide(request) | Operation::Peek(request) | Operation::Explain(request) =
-            &mut self.operation
-        {
-            request.draw = draw;
-        }
-        self
-    }
-
-    /// The verdict on what the caller asked, given the verdict on [`operation`](Self::operation). They differ
-    /// only if the limits can never grant the cost.
-    #[must_use]
-    pub fn said(&self, verdict: Verdict) -> Verdict {
-        match (self.beyond, self.resolved.limits()) {
-            (Some(cost), Some(limits)) => verdict.refused_for_ever(limits, cost),
-            _ => verdict,
-        }
-    }
-
-    /// Why the request passes or not by this verdict, as [`said`](Self::said) returns it. `None` unless the caller asked why, or if a
-    /// node has decided by its share.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tidegate_gate::{Ask, KeyHasher, Policy, Table, Timestamp};
-    ///
-    /// let policy = "limits = [{ algorithm = 'sliding_log', rates = ['1/s', '3/m'] }]";
-    /// let policy = Arc::new(Policy::parse("log", policy).unwrap());
-    /// let mut table = Table::new(1 << 20, KeyHasher::new(1));
-    /// let _ = table.decide(&policy, "user:42", Timestamp(0), 1).unwrap();
-    ///
-    /// let why = Ask::parse(r#"{"explain":{"cost":1}}"#).unwrap();
-    /// let why = why.resolve(&policy, "user:42", &mut || None).unwrap();
-    /// let verdict = table.ask(why.resolved(), Timestamp(0), &why.operation()).unwrap();
-    /// assert_eq!(
-    ///     why.explain(&verdict).unwrap().text,
-    ///     "`log` refuses (1 in any 1 s): 0 of 1 are left and the request costs 1; it passes in 1 s."
-    /// );
-    /// ```
-    #[must_use]
-    pub fn explain(&self, verdict: &Verdict) -> Option<Explanation> {
-        let Operation::Explain(Request { cost, .. }) = self.operation else { return None };
-        if verdict.degraded {
-            return None;
-        }
-        let why = match self.resolved.limits() {
-            Some(limits) => limits.explain(verdict, self.beyond.unwrap_or(cost))?,
-            None => Explanation::listed(verdict.decision),
+            None if cost > 0 && resolved.has(Kind::Lease) => Some(drawn_name(resolved, chance)?),
+            None => None,
         };
-        let in_shadow = self.resolved.policy().is_shadow() && !verdict.decision.is_allowed();
-        Some(if in_shadow { why.in_shadow("the policy") } else { why })
+        let (lease, name) = lease.unzip();
+        let hold = Micros::ZERO;
+        let class = class_of(resolved, class)?;
+        let (signal, draw) = (signal_of(signal_ppm), draw_of(resolved, draw, chance));
+        let request = Request { cost, lease, hold, class, signal, draw };
+        Ok((request, name.filter(|_| cost > 0))) // a request without a cost acquires no lease
+    }
+
+    /// A request that only looks.
+    pub(super) fn looked(self, resolved: &Resolved) -> Result<Request, AskError> {
+        let is_named = self.lease.is_some();
+        // the lowest draw: the peek says whether the request would pass for certain
+        let (request, _) = self.request(resolved, &mut || Some(0))?;
+        let lease = request.lease.filter(|_| is_named); // a peek acquires no lease
+        Ok(Request { lease, ..request })
+    }
+}
+
+impl ReserveForm {
+    /// The request, and the id of the reservation.
+    pub(super) fn request(
+        self,
+        resolved: &Resolved,
+        chance: Chance<'_>,
+    ) -> Result<(Request, String), AskError> {
+        let Self { cost, class, id, signal_ppm, draw, time_to_live } = self;
+        let reservations = reservations_of(resolved)?;
+        let cost = cost.map_or(resolved.policy().cost().stated(), Bounded::get);
+        if cost == 0 {
+            return Err(AskError::NothingReserved);
+        }
+        let capacity = resolved.limits().map_or(u64::MAX, Limits::capacity);
+        let (id, name) = match id {
+            Some(name) => lease_name(resolved, "id", name)?,
+            None => drawn_name(resolved, chance)?,
+        };
+        let longest = reservations.terms().longest;
+        let request = Request {
+            cost: reservations.cut(cost, capacity),
+            lease: Some(id),
+            hold: time_to_live.map_or(longest, |span| longest.min(span.0)),
+            class: class_of(resolved, class)?,
+            signal: signal_of(signal_ppm),
+            draw: draw_of(resolved, draw, chance),
+        };
+        Ok((request, name))
+    }
+}
+
+fn class_of(resolved: &Resolved, name: Option<String>) -> Result<Class, AskError> {
+    let Some(name) = name else { return Ok(Class(0)) }; // a request without a class is the least important
+    let policy = resolved.policy();
+    policy
+        .class(&name)
+        .ok_or_else(|| AskError::Class { found: name, allowed: policy.classes().into() })
+}
+
+fn signal_of(ppm: Option<Ppm>) -> Option<Share> {
+    ppm.and_then(|ppm| Share::from_ppm(ppm.get().try_into().ok()?))
+}
+
+/// A name that nobody can guess.
+fn drawn_name(resolved: &Resolved, chance: Chance<'_>) -> Result<(Id, String), AskError> {
+    let (Some(high), Some(low)) = (chance(), chance()) else { return Err(AskError::NoRandomness) };
+    let name = alloc::format!("{high:016x}{low:016x}");
+    Ok((resolved.lease_id(&name), name))
+}
+
+/// The draw of the caller, or a new one if a limit sheds load. Without a random number, every request that may be shed is shed.
+fn draw_of(resolved: &Resolved, own: Option<DrawBits>, chance: Chance<'_>) -> Draw {
+    match own {
+        Some(bits) => Draw(bits.into()),
+        None if resolved.has(Kind::Shed) => {
+            let random = chance();
+            Draw(random.and_then(|random| u32::try_from(random >> 32).ok()).unwrap_or(0))
+        }
+        None => Draw(0),
     }
 }
 
@@ -513,9 +488,9 @@ fn has_algorithm(resolved: &Resolved, algorithm: &'static str) -> Result<(), Ask
 ///
 /// # Errors
 /// Fails with [`AskError::Json`], which names the place.
-pub fn read_json<T>(
-    json: &str,
-    read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
+pub fn read_json<'t, T>(
+    json: &'t str,
+    read: impl FnOnce(&Node<'t>) -> Result<T, Error>,
 ) -> Result<T, AskError> {
     const MAP: &str = "an object";
     let tree = tidegate_form::json(json).map_err(|error| {

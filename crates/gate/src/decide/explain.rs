@@ -3,11 +3,11 @@
 use alloc::format;
 use alloc::string::String;
 
-use tidegate_core::{Decision, Micros};
+use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::operate::split;
 use super::{Effect, Limits, Verdict};
-use crate::limit::{Kind, Limit, NamedLimit, wait};
+use crate::limit::{Kind, Limit, NamedLimit, OperationError, Request, wait};
 
 /// Why a request passes or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,15 +48,30 @@ impl Explanation {
 }
 
 impl Limits {
-    /// The part of the deciding limit that holds a request back; `None` if it is the whole limit, or if the request passes.
-    pub(super) fn held_by(&self, words: &[u64], verdict: &Verdict, cost: u64) -> Option<Effect> {
-        if verdict.decision.is_allowed() {
-            return None;
-        }
+    /// Looks at a request, and says which limit is full, or what holds the request up.
+    pub(super) fn look_why(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Verdict, OperationError> {
+        let verdict = self.looked_at(words, now, request)?;
+        let effect = match verdict.decision.is_allowed() {
+            true => {
+                let by = verdict.effect.payer().and_then(|by| u8::try_from(by).ok());
+                self.full(words, now, None).map(|limit| Effect::Full { limit, by })
+            }
+            false => self.held_by(words, &verdict, request.cost),
+        };
+        Ok(Verdict { effect: effect.unwrap_or(verdict.effect), ..verdict })
+    }
+
+    /// The part of the deciding limit that holds a refused request back; `None` if it is the whole limit.
+    fn held_by(&self, words: &[u64], verdict: &Verdict, cost: u64) -> Option<Effect> {
         let (deciding, _) = self.deciding(verdict)?;
         let mut each = self.iter().zip(split(self, words));
-        let (_, (limit, words)) = each.find(|(named, _)| named.name == deciding.name)?;
-        limit.held_by(words, verdict.at, cost).map(|part| Effect::Bound { part })
+        let (_, (each, words)) = each.find(|(named, _)| named.name == deciding.name)?;
+        each.limit.held_by(words, verdict.at, cost).map(|part| Effect::Bound { part })
     }
 
     /// The limit that explains the verdict, and its answer. Of limits that refuse, that is the one that refuses longest, or one in
@@ -121,7 +136,17 @@ impl Limits {
         };
         let why = Explanation { limit: Some(name.clone()), bound, text };
         let in_shadow = named.shadow && !said.is_allowed();
-        Some(if in_shadow { why.in_shadow(&format!("`{name}`")) } else { why })
+        let mut why = if in_shadow { why.in_shadow(&format!("`{name}`")) } else { why };
+        why.text.extend(self.no_place(verdict));
+        Some(why)
+    }
+
+    /// Says that a reservation would be refused although the request passes.
+    fn no_place(&self, verdict: &Verdict) -> Option<String> {
+        let Effect::Full { limit, .. } = verdict.effect else { return None };
+        let NamedLimit { name, limit, .. } = self.iter().nth(limit.into())?;
+        let most = limit.most_held()?;
+        Some(format!(" A reservation would find no place: all {most} of `{name}` are taken."))
     }
 
     /// What may change the wait for a limit of this kind, which refuses longest.

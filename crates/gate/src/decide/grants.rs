@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
-use super::limits::{Limits, MAX_LIMITS};
+use super::limits::{LimitFacts, Limits, MAX_LIMITS};
 use super::operate::split;
 use super::verdict::for_ever;
 use crate::limit::{KnownFor, Limit, OperationError, Request};
@@ -78,7 +78,7 @@ impl Limits {
         lenient: u16,
     ) -> Result<u16, OperationError> {
         let mut refuses = 0;
-        for ((limit, words), bit) in split(self, words).zip(0..16) {
+        for ((LimitFacts { limit, .. }, words), bit) in split(self, words).zip(0..16) {
             let grants = match limit.grants(words, now, request) {
                 Err(OperationError::Cost(_)) if has(lenient, bit) => false,
                 grants => grants?,
@@ -141,17 +141,25 @@ impl Grants {
     /// The part of each limit, in the order of [`Limits::iter`].
     #[inline]
     pub(super) fn parts(self) -> impl Iterator<Item = Part> {
-        let Self { refuses, shadows, payers, payer, .. } = self;
-        let soft = shadows | payers;
-        (0_u8..16).map(move |place| {
-            let role = match place {
-                _ if !has(soft, place) => Role::Enforced,
-                _ if has(shadows, place) => Role::Shadow,
-                _ if place == payer => Role::Pays,
-                _ => Role::StandsAside,
-            };
-            Part { grants: !has(refuses, place), role }
-        })
+        (0_u8..16).map(move |place| self.part(place))
+    }
+
+    /// The part of the limit at this place.
+    #[inline]
+    pub(super) const fn part(self, place: u8) -> Part {
+        let role = match place {
+            _ if !has(self.shadows | self.payers, place) => Role::Enforced,
+            _ if has(self.shadows, place) => Role::Shadow,
+            _ if place == self.payer => Role::Pays,
+            _ => Role::StandsAside,
+        };
+        Part { grants: !has(self.refuses, place), role }
+    }
+
+    /// Whether the limit at this place is the payer that is charged if the request passes.
+    #[inline]
+    pub(super) const fn pays(self, place: u8) -> bool {
+        self.payer == place
     }
 }
 
@@ -179,6 +187,22 @@ impl Part {
                 Cow::Owned(Request { cost: request.cost.min(limit.capacity()), ..*request })
             }
             _ => Cow::Borrowed(request), // a copy would be moved in memory
+        }
+    }
+
+    /// Takes the cost of a request that passes, or lets a limit that takes nothing record its refusal. Returns what the limit says.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_softly(
+        self,
+        limit: &Limit,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Decision, OperationError> {
+        match self.takes() {
+            true => limit.decide(words, now, &self.asked(limit, request)), // grants
+            false => Ok(self.refuse_softly(limit, words, now, request, Micros::ZERO)?.0),
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Limits {
     newest: Vec<usize>,
     words: usize,
     period: Micros,
+    capacity: u64,
+    shadow_or_warn: bool,
     /// One bit for each limit in shadow, the lowest for the first of [`iter`](Self::iter).
     shadows: u16,
     payers: Payers,
@@ -97,7 +99,9 @@ impl Limits {
             let pay = record.limits().iter().filter(|limit| limit.payer.is_some()).count();
             record.inner().has_all_payers = pay > 0 && pay == payers.in_order().count();
         }
-        Self { records, each, newest, words, period, shadows, payers }
+        let capacity = capacity_of(&each);
+        let shadow_or_warn = limits.iter().any(|limit| limit.shadow || limit.warn_at.is_some());
+        Self { records, each, newest, words, period, capacity, shadow_or_warn, shadows, payers }
     }
 
     /// Gives the records the identity of their rule: an override has the rule of its pattern, the policy's own
@@ -174,6 +178,12 @@ impl Limits {
         self.shadows
     }
 
+    /// Whether a limit is in shadow or [warns](NamedLimit::warns).
+    #[inline]
+    pub(super) const fn shadow_or_warn(&self) -> bool {
+        self.shadow_or_warn
+    }
+
     /// The number of words of all records together. They are all zero for a new key.
     #[must_use]
     #[inline]
@@ -196,11 +206,8 @@ impl Limits {
     /// The highest cost that the limits can ever grant to one request. A limit in shadow refuses no cost, and of the limits that pay
     /// one is enough.
     #[must_use]
-    pub fn capacity(&self) -> u64 {
-        let enforced = self.iter().filter(|limit| !limit.shadow && limit.payer.is_none());
-        let least =
-            enforced.map(|limit| limit.limit.capacity()).chain(self.payers_capacity()).min();
-        least.unwrap_or_else(|| never(0)).min(MAX_QUANTITY)
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     /// Each record with its words, out of the words of all records.
@@ -214,6 +221,16 @@ impl Limits {
             (record, own)
         })
     }
+}
+
+/// See [`Limits::capacity`].
+fn capacity_of(each: &[LimitFacts]) -> u64 {
+    let of = |limits: fn(&&LimitFacts) -> bool| {
+        each.iter().filter(limits).map(|each| each.limit.capacity())
+    };
+    let enforced = of(|each| !each.shadow && !each.pays);
+    let least = enforced.chain(of(|each| each.pays).max()).min();
+    least.unwrap_or(0).min(MAX_QUANTITY) // 0 only if all limits are in shadow, which the policy file refuses after this
 }
 
 impl LimitFacts {

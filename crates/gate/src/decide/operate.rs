@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::{Decision, Micros, Timestamp, never};
+use tidegate_core::{Decision, Timestamp, never};
 
 use super::grants::{Grants, Waits};
 use super::limits::{LimitFacts, Limits};
 use super::together::Together;
 use super::verdict::{Effect, Verdict};
 use crate::key::Depth;
-use crate::limit::{Budget, Grant, Kind, Limit, Offered, Operation, OperationError, Request};
+use crate::limit::{Budget, Grant, Kind, Offered, Operation, OperationError, Request};
 
 impl Limits {
     /// Decides on a request at `now`. The request is granted if every limit grants it, and its cost is taken
@@ -66,6 +66,11 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, OperationError> {
         self.check_length(words)?;
+        if let Operation::Decide(request) = operation
+            && request.cost > 0
+        {
+            return self.decide_and_say(words, now, request); // most operations
+        }
         let names_no_payer = matches!(
             operation,
             Operation::Refund(_) | Operation::RefundOf(..) | Operation::Charge(_)
@@ -87,26 +92,14 @@ impl Limits {
         );
         if !looks {
             // all limits keep one clock, even those that the operation does not change
-            split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
+            split_mut(self, words)
+                .for_each(|(LimitFacts { limit, .. }, words)| limit.advance(words, now));
         }
         match operation {
-            Operation::Decide(request) if request.cost > 0 => {
-                let (mut each, mut payer) = (self.room_for_each(), None);
-                let decision = self.take(words, now, request, |said, pays| {
-                    payer = if pays { u8::try_from(each.len()).ok() } else { payer };
-                    each.push(said);
-                })?;
-                let effect = self.reserved(words, request, &decision, payer);
-                Ok(Verdict { effect, ..self.explained(words, now, decision, each) })
-            }
             Operation::Decide(request) | Operation::Peek(request) => {
                 self.looked_at(words, now, request)
             }
-            Operation::Explain(request) => {
-                let verdict = self.looked_at(words, now, request)?;
-                let effect = self.held_by(words, &verdict, request.cost);
-                Ok(Verdict { effect: effect.unwrap_or(verdict.effect), ..verdict })
-            }
+            Operation::Explain(request) => self.look_why(words, now, request),
             Operation::Refund(units) => {
                 self.refund(words, now, Grant { at: now, units: *units }, *units);
                 self.looked_at(words, now, &Request::of(0))
@@ -116,7 +109,7 @@ impl Limits {
                 self.looked_at(words, now, &Request::of(0))
             }
             Operation::Charge(units) => {
-                for (limit, words) in split_mut(self, words) {
+                for (LimitFacts { limit, .. }, words) in split_mut(self, words) {
                     limit.charge(words, now, *units);
                 }
                 self.looked_at(words, now, &Request::of(0))
@@ -126,32 +119,14 @@ impl Limits {
                 Ok(Verdict { effect, ..self.looked_at(words, now, &Request::of(0))? })
             }
             Operation::Budget(budget) => self.budget(words, now, budget),
-            Operation::Report(Offered { at, admitted, suppressed }) => {
-                let (admitted, suppressed) = (*admitted, *suppressed);
-                // a report from a clock that is ahead counts now, because no caller moves a key's clock
-                let offered_at = at.map_or(now, |at| now.min(at));
-                let report = Report { offered_at, admitted, suppressed };
-                for (limit, words) in split_mut(self, words) {
-                    limit.report(words, now, report);
-                }
+            Operation::Report(offered) => {
+                self.report(words, now, offered);
                 self.looked_at(words, now, &Request::of(0))
             }
             Operation::Heartbeat(id) | Operation::Count(id, _) | Operation::Release(id) => {
-                let is_release = matches!(operation, Operation::Release(_));
-                let shadows = self.each().iter().map(|each| each.shadow);
-                let held =
-                    split_mut(self, words).zip(shadows).filter_map(|((limit, words), shadow)| {
-                        let held = limit.hold(words, now, operation)?;
-                        // a limit in shadow ends no lease
-                        Some(held != Held::Unknown || (shadow && !is_release))
-                    });
-                // a release succeeds if any limit held the lease; a lease is live if all limits hold it
-                let live = match is_release {
-                    true => held.reduce(|one, other| one | other),
-                    false => held.reduce(|one, other| one & other),
-                };
-                let looked = Request { lease: Some(*id), ..Request::of(0) };
+                let live = self.hold(words, now, operation);
                 let effect = live.map_or(Effect::Decision, |live| Effect::Lease { live });
+                let looked = Request { lease: Some(*id), ..Request::of(0) };
                 Ok(Verdict { effect, ..self.looked_at(words, now, &looked)? })
             }
             // the words of the limits do not say whether the key is blocked
@@ -159,6 +134,52 @@ impl Limits {
                 self.looked_at(words, now, &Request::of(0))
             }
         }
+    }
+
+    fn report(&self, words: &mut [u64], now: Timestamp, offered: &Offered) {
+        let Offered { at, admitted, suppressed } = *offered;
+        // a report from a clock that is ahead counts now, because no caller moves a key's clock
+        let offered_at = at.map_or(now, |at| now.min(at));
+        let report = Report { offered_at, admitted, suppressed };
+        for (LimitFacts { limit, .. }, words) in split_mut(self, words) {
+            limit.report(words, now, report);
+        }
+    }
+
+    /// Renews or ends a lease, and returns whether it was live; `None` if no limit holds leases.
+    fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<bool> {
+        let is_release = matches!(operation, Operation::Release(_));
+        let held = split_mut(self, words).filter_map(|(each, words)| {
+            let held = each.limit.hold(words, now, operation)?;
+            // a limit in shadow ends no lease
+            Some(held != Held::Unknown || (each.shadow && !is_release))
+        });
+        // a release succeeds if any limit held the lease; a lease is live if all limits hold it
+        match is_release {
+            true => held.reduce(|one, other| one | other),
+            false => held.reduce(|one, other| one & other),
+        }
+    }
+
+    /// Does what [`decide`](Self::decide) does with a request that costs something, and returns what each limit says.
+    fn decide_and_say(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Verdict, OperationError> {
+        let now = self.taken_at(words, now);
+        let (mut each, mut payer) = (self.room_for_each(), None);
+        let decision = self.take(words, now, request, |said, pays| {
+            payer = if pays { u8::try_from(each.len()).ok() } else { payer };
+            each.push(said);
+        })?;
+        let paid = payer.map_or(Effect::Decision, |by| Effect::Paid { by });
+        let effect = match request.reserves() {
+            true => self.reserved(words, now, request, (&decision, payer)).unwrap_or(paid),
+            false => paid,
+        };
+        Ok(Verdict { effect, ..self.explained(words, now, decision, each) })
     }
 
     /// More words or fewer are those of other limits.
@@ -169,7 +190,7 @@ impl Limits {
     /// Makes `used` units count as used at `now`, on each limit that counts units.
     pub(crate) fn set_used(&self, words: &mut [u64], now: Timestamp, used: u64) {
         let now = self.taken_at(words, now);
-        for (limit, words) in split_mut(self, words) {
+        for (LimitFacts { limit, .. }, words) in split_mut(self, words) {
             if limit.kind() == Kind::Rate {
                 words.fill(0);
             }
@@ -192,6 +213,7 @@ impl Limits {
 
     /// Takes the cost from all limits or from none, of the payers from one, and tells `each` what every limit says and whether it
     /// pays. A limit is evaluated at most twice.
+    #[inline(always)] // each caller has a copy of its own anyway; a call would move the answer in memory
     fn take(
         &self,
         words: &mut [u64],
@@ -213,14 +235,14 @@ impl Limits {
         if !grants.pass() {
             return self.refuse_all(words, now, request, (grants, |said| each(said, false)));
         }
-        let mut together = Together::of(self);
-        for ((limit, words), part) in split_mut(self, words).zip(grants.parts()) {
-            let said = match part.takes() {
-                true => limit.decide(words, now, &part.asked(limit, request))?, // grants
-                false => part.refuse(limit, words, now, request, Micros::ZERO)?.0,
+        let mut together = Together::default();
+        for ((facts, words), place) in split_mut(self, words).zip(0_u8..16) {
+            let said = match facts.shadow || facts.pays {
+                false => facts.limit.decide(words, now, request)?, // grants
+                true => grants.part(place).take_softly(&facts.limit, words, now, request)?,
             };
-            together.add(&said);
-            each(said, part.pays());
+            together.add(facts, &said);
+            each(said, grants.pays(place));
         }
         Ok(together.allow())
     }
@@ -247,11 +269,12 @@ impl Limits {
         request: &Request,
         (grants, mut each): (Grants, impl FnMut(Decision)),
     ) -> Result<Decision, OperationError> {
-        let mut together = Together::of(self);
+        let mut together = Together::default();
         let mut waits = Waits::default();
-        for ((limit, words), part) in split_mut(self, words).zip(grants.parts()) {
-            let (said, wait) = part.refuse(limit, words, now, request, grants.blocked_for())?;
-            together.add(&said);
+        for ((facts, words), part) in split_mut(self, words).zip(grants.parts()) {
+            let (said, wait) =
+                part.refuse(&facts.limit, words, now, request, grants.blocked_for())?;
+            together.add(facts, &said);
             waits.add(part, wait);
             each(said);
         }
@@ -273,22 +296,22 @@ impl Limits {
         }
         let grants = self.grants(words, now, request)?;
         let passes = grants.pass();
-        let mut together = Together::of(self);
+        let mut together = Together::default();
         let mut waits = Waits::default();
-        for ((limit, words), part) in split(self, words).zip(grants.parts()) {
+        for ((facts, words), part) in split(self, words).zip(grants.parts()) {
             let asked = match part.grants && !(passes && part.takes()) {
                 true => Cow::Owned(request.peek()), // nothing is taken from it
-                false => part.asked(limit, request),
+                false => part.asked(&facts.limit, request),
             };
-            let said = part.look(limit, words, now, &asked, grants.blocked_for())?;
-            together.add(&said);
+            let said = part.look(&facts.limit, words, now, &asked, grants.blocked_for())?;
+            together.add(facts, &said);
             waits.add(part, said.retry_after());
             each(said, passes && part.pays() && request.cost > 0);
         }
         Ok(if passes { together.allow() } else { together.deny(waits.all()) })
     }
 
-    fn looked_at(
+    pub(super) fn looked_at(
         &self,
         words: &[u64],
         now: Timestamp,
@@ -314,7 +337,8 @@ impl Limits {
         decision: Decision,
         limits: Vec<Decision>,
     ) -> Verdict {
-        let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
+        let factor = split(self, words)
+            .find_map(|(LimitFacts { limit, .. }, words)| limit.factor(words, now));
         let (effect, degraded) = (Effect::Decision, false);
         Verdict { at: now, decision, limits, factor, effect, degraded }
     }
@@ -329,20 +353,23 @@ impl Limits {
         let Budget { holder, wants, unspent } = *budget;
         let refundable = unspent.and_then(|unspent| {
             let mut limits = split_mut(self, words);
-            limits.find_map(|(limit, words)| limit.give_back(words, now, holder, unspent))
+            limits.find_map(|(LimitFacts { limit, .. }, words)| {
+                limit.give_back(words, now, holder, unspent)
+            })
         });
         if let Some(refundable) = &refundable {
-            for (limit, words) in split_mut(self, words) {
+            for (LimitFacts { limit, .. }, words) in split_mut(self, words) {
                 if limit.kind() == Kind::Rate {
                     limit.refund(words, now, refundable);
                 }
             }
         }
         let available = self.peek_each(words, now, &Request::of(0), |_, _| {})?.remaining();
-        let allowance = split_mut(self, words)
-            .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
+        let allowance = split_mut(self, words).find_map(|(LimitFacts { limit, .. }, words)| {
+            limit.grant(words, now, (holder, wants), available)
+        });
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
-        for (limit, words) in split_mut(self, words) {
+        for (LimitFacts { limit, .. }, words) in split_mut(self, words) {
             if limit.kind() == Kind::Rate {
                 let _ = limit.decide(words, now, &granted)?; // grants: all these limits have as much
             }
@@ -361,9 +388,8 @@ impl Limits {
         let Grant { at: granted_at, units: granted } = grant;
         let after = now.saturating_since(granted_at);
         let unused = Refundable { units: units.min(granted), granted, granted_at, after };
-        let shadows = self.each().iter().map(|each| each.shadow);
-        for ((limit, words), shadow) in split_mut(self, words).zip(shadows) {
-            if units == 0 || granted_at > now || (shadow && limit.capacity() < granted) {
+        for (LimitFacts { limit, shadow, .. }, words) in split_mut(self, words) {
+            if units == 0 || granted_at > now || (*shadow && limit.capacity() < granted) {
                 continue; // nothing comes back, or the limit can have taken nothing
             }
             limit.refund(words, now, &unused);
@@ -398,23 +424,23 @@ impl Limits {
 pub(super) fn split<'a>(
     limits: &'a Limits,
     mut words: &'a [u64],
-) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
+) -> impl Iterator<Item = (&'a LimitFacts, &'a [u64])> {
     limits.each().iter().map(move |each| {
         let split = words.split_at_checked(each.words);
         let (own, rest) = split.unwrap_or_else(|| never((words, &[])));
         words = rest;
-        (&each.limit, own)
+        (each, own)
     })
 }
 
 pub(super) fn split_mut<'a>(
     limits: &'a Limits,
     mut words: &'a mut [u64],
-) -> impl Iterator<Item = (&'a Limit, &'a mut [u64])> {
+) -> impl Iterator<Item = (&'a LimitFacts, &'a mut [u64])> {
     limits.each().iter().map(move |each| {
         let at = words.len().min(each.words);
         let (own, rest) = core::mem::take(&mut words).split_at_mut(at);
         words = rest;
-        (&each.limit, own)
+        (each, own)
     })
 }

@@ -7,10 +7,10 @@ use tidegate_core::hold::Committed;
 use tidegate_core::lease::Id;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use super::limits::Limits;
+use super::limits::{LimitFacts, Limits};
 use super::operate::{split, split_mut};
 use super::verdict::Verdict;
-use crate::limit::{KnownFor, Limit, NamedLimit, Request};
+use crate::limit::{KnownFor, NamedLimit, Request};
 
 impl Limits {
     /// Whether some limits pay: of these, one has to have room for a request, and it alone is charged.
@@ -59,9 +59,9 @@ impl Limits {
 
     /// The payer that knows the id of a reservation, and what it knows.
     pub(super) fn payer_of(&self, words: &[u64], now: Timestamp, id: Id) -> Option<(u8, KnownFor)> {
-        let mut each = split(self, words).zip(self.each()).zip(0_u8..);
-        each.find_map(|(((limit, words), facts), place)| {
-            let known = if facts.pays { limit.knows(words, now, id) } else { None };
+        let mut each = split(self, words).zip(0_u8..);
+        each.find_map(|((LimitFacts { limit, pays, .. }, words), place)| {
+            let known = if *pays { limit.knows(words, now, id) } else { None };
             Some((place, known?))
         })
     }
@@ -80,13 +80,14 @@ impl Limits {
         let payer = owner
             .or_else(|| order.find(|place| self.has_room(words, now, *place, actual)))
             .or_else(|| self.payers().in_order().next_back())?;
-        let (limit, words) = split_mut(self, words).nth(payer.into())?;
-        Some((payer, limit.commit(words, now, id, actual)?))
+        let (payer_limit, words) = split_mut(self, words).nth(payer.into())?;
+        Some((payer, payer_limit.limit.commit(words, now, id, actual)?))
     }
 
     fn has_room(&self, words: &[u64], now: Timestamp, place: u8, cost: u64) -> bool {
-        let grants =
-            |(limit, words): (&Limit, &[u64])| limit.grants(words, now, &Request::of(cost));
+        let grants = |(each, words): (&LimitFacts, &[u64])| {
+            each.limit.grants(words, now, &Request::of(cost))
+        };
         // a cost that the limit can never grant is an error
         split(self, words).nth(place.into()).map(grants).is_some_and(|said| said == Ok(true))
     }

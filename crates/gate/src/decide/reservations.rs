@@ -10,23 +10,37 @@ use super::verdict::Effect;
 use crate::limit::{Operation, Request};
 
 impl Limits {
-    /// What a request that may reserve has reserved, and who has paid for the request.
+    /// What a request that reserves has reserved, or which limit had no place for it; `None` if neither.
     pub(super) fn reserved(
         &self,
         words: &[u64],
+        now: Timestamp,
         request: &Request,
-        decision: &Decision,
-        payer: Option<u8>,
-    ) -> Effect {
-        let reserves = request.reserves() && decision.is_allowed();
-        let held = request.lease.filter(|_| reserves).and_then(|id| {
-            let mut each = split(self, words).zip(self.each()).filter(|(_, each)| !each.shadow);
-            each.find_map(|((limit, words), _)| limit.held(words, id))
-        });
-        match held {
-            Some((units, until)) => Effect::Reserved { units, until, by: payer },
-            None => payer.map_or(Effect::Decision, |by| Effect::Paid { by }),
+        (decision, payer): (&Decision, Option<u8>),
+    ) -> Option<Effect> {
+        let id = request.lease?;
+        if !decision.is_allowed() {
+            let full = self.full(words, now, Some(id));
+            return full.map(|limit| Effect::Full { limit, by: None });
         }
+        let mut each = split(self, words).filter(|(each, _)| !each.shadow);
+        let (units, until) = each.find_map(|(each, words)| each.limit.held(words, id))?;
+        Some(Effect::Reserved { units, until, by: payer })
+    }
+
+    /// The first limit that refuses a reservation of this id, or a new one, for want of a place. A limit that pays does so only if none
+    /// of those that pay has a place.
+    pub(super) fn full(&self, words: &[u64], now: Timestamp, id: Option<Id>) -> Option<u8> {
+        let (mut payer, mut a_payer_has_room) = (None, false);
+        for ((facts, words), place) in split(self, words).zip(0_u8..) {
+            match facts.limit.is_full(words, now, id) {
+                _ if facts.shadow => {}
+                true if facts.pays => payer = payer.or(Some(place)),
+                true => return Some(place),
+                false => a_payer_has_room |= facts.pays,
+            }
+        }
+        payer.filter(|_| !a_payer_has_room)
     }
 
     /// Commits a reservation on every limit, in shadow only if it is held, and on one payer. Releases the lease of the same id.
@@ -34,9 +48,7 @@ impl Limits {
         let paid =
             if self.have_payers() { self.commit_to_payer(words, now, id, actual) } else { None };
         let (by, mut all) = (paid.map(|(by, _)| by), paid.map(|(_, committed)| committed));
-        for ((limit, words), LimitFacts { shadow, pays, .. }) in
-            split_mut(self, words).zip(self.each())
-        {
+        for (LimitFacts { limit, shadow, pays, .. }, words) in split_mut(self, words) {
             let (shadow, pays) = (*shadow, *pays);
             limit.hold(words, now, &Operation::Release(id));
             if pays {

@@ -15,7 +15,7 @@ impl Limits {
     /// Whether a limit is in shadow, [warns](crate::NamedLimit::warns) or pays, so that an answer says more than its decision.
     #[must_use]
     pub fn are_soft(&self) -> bool {
-        self.have_payers() || self.iter().any(|named| named.shadow || named.warn_at.is_some())
+        self.have_payers() || self.shadow_or_warn()
     }
 
     /// What the limits say of a verdict beside their decision.
@@ -23,6 +23,9 @@ impl Limits {
     #[inline(never)] // it is small, and asked for in many places
     pub fn softness(&self, verdict: &Verdict) -> Softness {
         let mut soft = Softness { shadows: self.shadows(), ..Softness::default() };
+        if !self.shadow_or_warn() {
+            return soft; // most limits
+        }
         for ((named, said), bit) in self.iter().zip(&verdict.limits).zip(0..u16::BITS) {
             soft.warns |= u16::from(named.warns(said)) << bit;
             soft.would_refuse |= named.shadow && !said.is_allowed();

@@ -1,14 +1,11 @@
 //! The numbers of one answer out of the numbers of several limits.
 
-use core::slice;
-
-use crate::decide::{LimitFacts, Limits};
+use crate::decide::LimitFacts;
 use crate::limit::Kind;
 use tidegate_core::{Decision, Micros};
 
-/// The numbers of several limits together, out of what each says in the order of [`Limits::iter`].
-pub(super) struct Together<'a> {
-    limits: slice::Iter<'a, LimitFacts>,
+/// The numbers of several limits together, out of what each says.
+pub(super) struct Together {
     kind: Kind,
     limit: u64,
     remaining: u64,
@@ -18,10 +15,9 @@ pub(super) struct Together<'a> {
     payer: Option<(u64, u64)>,
 }
 
-impl<'a> Together<'a> {
-    pub(super) fn of(limits: &'a Limits) -> Self {
+impl Default for Together {
+    fn default() -> Self {
         Self {
-            limits: limits.each().iter(),
             kind: Kind::Budget,
             limit: 0,
             remaining: u64::MAX,
@@ -30,14 +26,13 @@ impl<'a> Together<'a> {
             payer: None,
         }
     }
+}
 
-    /// Adds what the next limit says.
+impl Together {
+    /// Adds what a limit says.
     #[inline]
-    pub(super) fn add(&mut self, said: &Decision) {
-        let Some(LimitFacts { kind, punishes_refusals, shadow, pays, .. }) = self.limits.next()
-        else {
-            return;
-        };
+    pub(super) fn add(&mut self, limit: &LimitFacts, said: &Decision) {
+        let LimitFacts { kind, punishes_refusals, shadow, pays, .. } = limit;
         if *shadow {
             return; // it never refuses, so a caller does not go by its numbers
         }

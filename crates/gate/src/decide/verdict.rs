@@ -62,6 +62,15 @@ pub enum Effect {
         /// The payer, as its place in [`Limits::iter`].
         by: u8,
     },
+    /// A key had as many reservations as it may have, live ones and those that are remembered. So a reservation was refused, or, if
+    /// nothing was done but looking, a reservation would be refused although the request passes.
+    /// [`Asked::explain`](crate::Asked::explain) says so.
+    Full {
+        /// The limit without a place, as its place in [`Limits::iter`].
+        limit: u8,
+        /// Who would pay for the request that passes, as its place in [`Limits::iter`].
+        by: Option<u8>,
+    },
     /// Nothing was done: another request had the same idempotency key.
     OtherRequest,
     /// Nothing was done but looking: of the limit that refuses longest, this part holds the request back.
@@ -108,6 +117,7 @@ impl Effect {
             Self::OtherRequest => (10, [0; 3]),
             Self::Bound { part } => (11, [part.into(), 0, 0]),
             Self::Blocked { left } => (12, [left.0, 0, 0]),
+            Self::Full { limit, by } => (13, [limit.into(), number_of(by), 0]),
         }
     }
 
@@ -132,6 +142,7 @@ impl Effect {
             10 => Self::OtherRequest,
             11 => Self::Bound { part: first.try_into().ok()? },
             12 => Self::Blocked { left: Micros(first) },
+            13 => Self::Full { limit: first.try_into().ok()?, by: payer_of(second)? },
             _ => return None,
         };
         (effect.to_numbers() == (kind, numbers)).then_some(effect)
@@ -146,6 +157,7 @@ impl Effect {
             | Self::Reserved { .. }
             | Self::Committed { .. }
             | Self::Paid { .. }
+            | Self::Full { .. }
             | Self::OtherRequest
             | Self::Bound { .. }
             | Self::Blocked { .. } => None,
@@ -158,7 +170,9 @@ impl Effect {
     #[must_use]
     pub fn payer(&self) -> Option<usize> {
         match *self {
-            Self::Reserved { by, .. } | Self::Committed { by, .. } => by.map(usize::from),
+            Self::Reserved { by, .. } | Self::Committed { by, .. } | Self::Full { by, .. } => {
+                by.map(usize::from)
+            }
             Self::Paid { by } => Some(by.into()),
             _ => None,
         }

@@ -156,10 +156,11 @@ fn routes_are_described_with_the_paths_beside_them() {
         let policies = Policies::parse(&policies.replace("{more}", more)).unwrap();
         describe_routes(policies.gateway())
     };
-    let plain = "routes\n  /a/*: not counted, to http://u\n  the decision API is not served";
+    let plain =
+        "routes\n  /a/*: not counted, to http://u\n  a Worker does not serve the decision API";
     assert_eq!(routes("").as_deref(), Some(plain));
     let all = routes("api_path = '/api'\nhealth_path = '/up'\n").unwrap();
-    let end = "\n  the decision API is under /api\n  the gateway's health is at /up";
+    let end = "\n  a Worker serves the decision API under /api\n  the gateway's health is at /up";
     assert!(all.ends_with(end), "{all}");
     let none = Policies::parse(
         "auth = 'none'\n[policies.p]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]",

@@ -23,9 +23,15 @@ pub(crate) fn network_of(text: &str) -> Option<IpNet> {
     }
 }
 
+/// Whether a network is written with another address than its first one: a prefix that is too short would match more addresses than were
+/// meant.
+pub(crate) fn starts_elsewhere(text: &str) -> bool {
+    written_network(text).is_some_and(|written| written.addr() != written.network())
+}
+
 /// Reads an address with a prefix. The parser of `ipnet` also accepts leading zeros, which other readers take for
 /// octal numbers.
-pub(super) fn written_network(text: &str) -> Option<IpNet> {
+fn written_network(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let is_number = prefix == "0" || !prefix.starts_with(['0', '+']);
     let prefix = prefix.parse().ok().filter(|_| is_number)?;

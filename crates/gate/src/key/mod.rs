@@ -11,7 +11,7 @@ use core::fmt;
 use tidegate_form::Quoted;
 
 pub use address::canonical_key;
-pub(crate) use address::{is_address, network_of, valid_canonical_key};
+pub(crate) use address::{is_address, network_of, starts_elsewhere, valid_canonical_key};
 pub use depth::Depth;
 pub use lease::MAX_LEASE_BYTES;
 pub(crate) use lease::lease_id;

@@ -6,7 +6,7 @@ use core::fmt;
 use ipnet::IpNet;
 use tidegate_form::{Error, Form, Node, Quoted};
 
-use super::address::{network_of, written_network};
+use super::address::{network_of, starts_elsewhere};
 use super::has_key_length;
 
 /// A pattern of keys: one key, all keys with a start and an end, or the addresses of a network.
@@ -30,14 +30,14 @@ impl Pattern {
     /// Reads a pattern as the policy file writes it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let invalid = |expected: &str| alloc::format!("expected {expected} found {}", Quoted(text));
-        if let Some(written) = text.strip_prefix("ip:").filter(|rest| !has_star(rest)) {
+        // a part of an address and a `*` would match some spellings of an address and not others
+        if let Some(written) = text.strip_prefix("ip:").filter(|rest| *rest != "*") {
             let Some(network) = network_of(written) else {
-                return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24,"));
+                return Err(invalid(
+                    "`ip:` and an address, a network such as ip:192.0.2.0/24, or `*`,",
+                ));
             };
-            // an address with a prefix that is too short would match more addresses than were meant
-            let starts_elsewhere =
-                written_network(written).is_some_and(|written| written.addr() != written.network());
-            if starts_elsewhere {
+            if starts_elsewhere(written) {
                 return Err(invalid(&alloc::format!(
                     "the first address of the network, as in ip:{network};"
                 )));

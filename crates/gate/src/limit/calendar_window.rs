@@ -21,12 +21,11 @@ use tidegate_core::window::calendar::{self, Boundaries, Calendar, Every, State a
 use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros};
 
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, asks_a_rate_limiter, charges_ahead};
 use super::build::{required, text};
 use super::form::LimitForm;
 use super::parameters::unfit;
 use super::request::Request;
-use super::shared::{asks_a_rate_limiter, charges_ahead};
 use super::{Kind, Limit};
 use form::Unit;
 use zone::Shifts;

@@ -10,13 +10,12 @@ use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, adopts_leases, held, holds_leases, renewed};
 use super::build::{required, text};
 use super::describe::{room, span};
 use super::form::LimitForm;
 use super::parameters::{unfit, wide};
 use super::request::{Operation, Request};
-use super::shared::{adopts_leases, held, holds_leases, renewed};
 
 impl Algorithm for Config {
     const NAME: &'static str = "concurrency";

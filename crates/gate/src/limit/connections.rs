@@ -12,13 +12,12 @@ use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Limiter, Micros};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, adopts_leases, held};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::{unfit, wide};
 use super::request::{Operation, Request};
-use super::shared::{adopts_leases, held};
 
 impl Algorithm for Config {
     const NAME: &'static str = "connections";

@@ -10,13 +10,12 @@ use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, asks_a_rate_limiter, charges_ahead, scaled};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::{LimitForm, Start};
 use super::parameters::unfit;
 use super::request::Request;
-use super::shared::{asks_a_rate_limiter, charges_ahead, scaled};
 
 impl Algorithm for Config {
     const NAME: &'static str = "fixed_window";

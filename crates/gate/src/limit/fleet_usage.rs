@@ -12,13 +12,12 @@ use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Cause, Decided};
+use super::algorithm::{Algorithm, Cause, Decided, adopts_leases, held, holds_leases, renewed};
 use super::build::{required, text};
 use super::describe::{room, span};
 use super::form::LimitForm;
 use super::parameters::{unfit, wide};
 use super::request::{Operation, OperationError, Request};
-use super::shared::{adopts_leases, held, holds_leases, renewed};
 
 impl Algorithm for Config {
     const NAME: &'static str = "fleet_usage";

@@ -11,17 +11,16 @@ use tidegate_core::window::Refund;
 use tidegate_core::window::calendar::Calendar;
 use tidegate_core::{Ahead, ConfigError, Decision, Limiter, Micros, Timestamp};
 
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, still_counted};
 use super::calendar_window::zone::Shifts;
 use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::unfit;
 use super::request::{OperationError, Request};
-use super::shared::still_counted;
 use super::{Kind, Limit};
 
 pub type Config = hold::Config<Calendar<Shifts>>;
-type State<W> = hold::State<W, Calendar<Shifts>>;
+pub(super) type State<W> = hold::State<W, Calendar<Shifts>>;
 
 impl Algorithm for Config {
     const KIND: Kind = Kind::Rate;

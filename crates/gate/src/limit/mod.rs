@@ -20,7 +20,6 @@ mod operate;
 mod parameters;
 mod penalty;
 mod request;
-mod shared;
 mod sliding_log;
 mod sliding_window;
 pub mod suppression;
@@ -31,6 +30,7 @@ mod utilization;
 
 pub(crate) use algorithm::Algorithm;
 pub use algorithm::Cause;
+pub(crate) use algorithm::scaled;
 pub(crate) use budget::DEFAULT_MAX_HOLDERS;
 #[cfg(feature = "timezones")]
 pub use calendar_window::zone_data;
@@ -40,7 +40,6 @@ pub use named::NamedLimit;
 pub(crate) use operate::KnownFor;
 pub(crate) use parameters::{read, write, write_identity};
 pub use request::{Budget, Grant, Offered, Operation, OperationError, Request, Unspent};
-pub(crate) use shared::scaled;
 
 /// Calls a macro with all algorithms, or with those that a policy file names (`named`), and with what else it is given. Here alone
 /// an algorithm is added to the others.

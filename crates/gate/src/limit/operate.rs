@@ -12,7 +12,7 @@ use tidegate_core::{Ahead, Decision, InvalidState, Limiter, Micros, Timestamp, n
 
 use super::algorithm::{Algorithm, Decided};
 use super::request::{Operation, OperationError, Request, Unspent};
-use super::{Kind, Limit, ask};
+use super::{Kind, Limit, ask, holding};
 
 /// Evaluates an expression about the limiter and its state in `$words`; `None` if the words have another
 /// length.
@@ -97,7 +97,7 @@ impl Limit {
     ///
     /// # Errors
     /// Fails as [`decide`](Self::decide) does.
-    #[inline]
+    #[inline(always)] // a call would move the answer in memory
     pub(crate) fn grants(
         &self,
         words: &[u64],
@@ -214,9 +214,40 @@ impl Limit {
         limiter.find(&limiter.state(words).ok()?, id)
     }
 
+    /// How many reservations a key may have; `None` if the limit does not hold.
+    pub(crate) const fn most_held(&self) -> Option<u64> {
+        match self {
+            Self::Holding(limiter) => Some(limiter.terms().most),
+            _ => None,
+        }
+    }
+
     /// What the limit knows of a reservation's id at `now`, and how long the id is still known if the reservation has ended. `None` if
     /// the id is new, or if the limit does not hold.
     pub(crate) fn knows(&self, words: &[u64], now: Timestamp, id: Id) -> Option<KnownFor> {
+        self.with_holds(words, now, |limiter, state| match limiter.known(state, id)? {
+            Known::Live => Some(KnownFor::Live),
+            Known::Ended { until } => Some(KnownFor::Ended(until.saturating_since(state.newest()))),
+        })?
+    }
+
+    /// Whether the limit has no place at `now` for a reservation of this id, or for a new one. `false` if the limit knows the id, or if
+    /// it does not hold.
+    pub(crate) fn is_full(&self, words: &[u64], now: Timestamp, id: Option<Id>) -> bool {
+        let is_full = self.with_holds(words, now, |limiter, state| {
+            let is_known = id.is_some_and(|id| limiter.known(state, id).is_some());
+            !is_known && !limiter.has_room(state)
+        });
+        is_full.unwrap_or(false)
+    }
+
+    /// Looks at the holds as they are at `now`; `None` if there are none.
+    fn with_holds<R>(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        look: impl FnOnce(&holding::Config, &holding::State<&mut [u64]>) -> R,
+    ) -> Option<R> {
         let Self::Holding(limiter) = self else { return None };
         if limiter.has_no_holds(&limiter.state(words).ok()?) {
             return None;
@@ -224,10 +255,7 @@ impl Limit {
         let mut copy = Vec::from(words); // what ends until now has not ended in the state yet
         let mut state = limiter.state(&mut copy[..]).ok()?;
         limiter.advance(&mut state, now);
-        Some(match limiter.known(&state, id)? {
-            Known::Live => KnownFor::Live,
-            Known::Ended { until } => KnownFor::Ended(until.saturating_since(state.newest())),
-        })
+        Some(look(limiter, &state))
     }
 
     /// Grants a holder some of the `available` units; `None` if the limiter is not a budget.

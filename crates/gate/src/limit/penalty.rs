@@ -11,13 +11,12 @@ use tidegate_core::shed::penalty::{Config, State};
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Cause, Decided};
+use super::algorithm::{Algorithm, Cause, Decided, peeked};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::unfit;
 use super::request::{OperationError, Request};
-use super::shared::peeked;
 
 impl Algorithm for Config {
     const NAME: &'static str = "penalty";

@@ -11,13 +11,12 @@ use tidegate_core::window::log::{Bound, Config, Denied, State, Window};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, never};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, asks_a_rate_limiter};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::unfit;
 use super::request::Request;
-use super::shared::asks_a_rate_limiter;
 
 impl Algorithm for Config {
     const NAME: &'static str = "sliding_log";

@@ -10,13 +10,12 @@ use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, asks_a_rate_limiter, charges_ahead};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::{unfit, wide};
 use super::request::Request;
-use super::shared::{asks_a_rate_limiter, charges_ahead};
 
 impl Algorithm for Config {
     const NAME: &'static str = "sliding_window";

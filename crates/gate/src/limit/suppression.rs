@@ -15,13 +15,12 @@ use tidegate_core::{ConfigError, Rate};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words, WordsMut, never};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, asks_a_shedder, peeked};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::{EstimatorForm, LimitForm};
 use super::parameters::{invalid, unfit};
 use super::request::{OperationError, Request};
-use super::shared::{asks_a_shedder, peeked};
 
 impl Algorithm for Config {
     const NAME: &'static str = "suppression";

@@ -11,13 +11,12 @@ use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros, Rate};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, asks_a_rate_limiter, charges_ahead};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::{LimitForm, Start};
 use super::parameters::unfit;
 use super::request::Request;
-use super::shared::{asks_a_rate_limiter, charges_ahead};
 
 impl Algorithm for Config {
     const NAME: &'static str = "token_bucket";

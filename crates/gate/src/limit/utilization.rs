@@ -12,13 +12,12 @@ use tidegate_core::shed::utilization::{Thresholds, Timing};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Decided};
+use super::algorithm::{Algorithm, Decided, asks_a_shedder, peeked};
 use super::build::text;
 use super::describe::{percent, span};
 use super::form::LimitForm;
 use super::parameters::{invalid, unfit};
 use super::request::{OperationError, Request};
-use super::shared::{asks_a_shedder, peeked};
 
 impl Algorithm for Config {
     const NAME: &'static str = "utilization";

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use core::net::IpAddr;
 
-use crate::key::network_of;
+use crate::key::{network_of, starts_elsewhere};
 use ipnet::IpNet;
 use tidegate_form::{Error, Form, Node, Quoted};
 
@@ -24,10 +24,23 @@ impl Network {
     /// # Errors
     /// The message says what was expected and what was found.
     pub fn parse(text: &str) -> Result<Self, String> {
-        network_of(text).map(Self).ok_or_else(|| {
-            let found = Quoted(text);
-            format!("expected an address or a network such as \"10.0.0.0/8\", found {found}")
-        })
+        let found = Quoted(text);
+        let Some(network) = network_of(text) else {
+            return Err(format!(
+                "expected an address or a network such as \"10.0.0.0/8\", found {found}"
+            ));
+        };
+        if starts_elsewhere(text) {
+            return Err(format!(
+                "expected the first address of the network, as in \"{network}\"; found {found}"
+            ));
+        }
+        if network.prefix_len() == 0 {
+            return Err(format!(
+                "expected a network of proxies alone, because others could write any address before their own; found {found}"
+            ));
+        }
+        Ok(Self(network))
     }
 
     /// Whether the address is in the network.

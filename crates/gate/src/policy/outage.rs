@@ -36,12 +36,16 @@ pub(super) fn check(limits: &Limits) -> Result<(), String> {
 
 /// Checks that the number of nodes has a use.
 pub(super) fn check_nodes(on_error: OnError, nodes: Option<u64>) -> Result<(), String> {
+    let found = match on_error {
+        OnError::Open => "open",
+        OnError::Closed => "closed",
+        OnError::Local => return Ok(()),
+    };
     match nodes {
-        Some(_) if on_error != OnError::Local => Err(
-            "`nodes`: expected `on_error = \"local\"` beside it, because only then nodes share the limits; found another"
-                .to_owned(),
-        ),
-        _ => Ok(()),
+        Some(_) => Err(format!(
+            "`nodes`: expected `on_error = \"local\"` beside it, because only then nodes share the limits; found \"{found}\""
+        )),
+        None => Ok(()),
     }
 }
 

@@ -20,8 +20,11 @@ pub(super) fn check(limits: &mut [NamedLimit]) -> Result<(), String> {
     }
     if let [only] = payers.as_slice() {
         return Err(format!(
-            "`payer`: expected two limits that pay, or more, or none; found only `{}`",
-            only.name
+            "`payer`: expected two limits that pay, or more, or none; found only one, `{}`",
+            match &*only.name {
+                "" => only.limit.algorithm(),
+                name => name,
+            }
         ));
     }
     let pays = !payers.is_empty();

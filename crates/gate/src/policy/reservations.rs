@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use tidegate_core::Micros;
-use tidegate_core::hold::{OnExpiry, Terms};
+use tidegate_core::hold::{MAX_HOLDS, OnExpiry, Terms};
 use tidegate_core::shed::Share;
 
 use crate::limit::build::text;
@@ -14,11 +14,11 @@ use tidegate_form::{Bounded, Error, Form, Node, form};
 
 form! {
     pub(super) struct ReservationsForm {
-        most: Bounded<1> = Bounded::clamped(100),
+        most: Bounded<1, MAX_HOLDS> = Bounded::clamped(100),
         time_to_live: Span = Span(Micros(300_000_000)),
         remember: Span = Span(Micros(10_000_000)),
         on_expiry: Expiry = Expiry(OnExpiry::Release),
-        largest_share: Option<Percent> = None,
+        largest_share: Option<AboveZero> = None,
     }
 }
 
@@ -28,6 +28,20 @@ struct Expiry(OnExpiry);
 impl Form for Expiry {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         node.one_of(&[("release", Self(OnExpiry::Release)), ("charge", Self(OnExpiry::Charge))])
+    }
+}
+
+/// A share of which something is left.
+#[derive(Clone, Copy)]
+struct AboveZero(Share);
+
+impl Form for AboveZero {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let Percent(share) = Percent::read(node)?;
+        match share.ppm() {
+            0 => Err(node.refused("a share above \"0%\"")),
+            _ => Ok(Self(share)),
+        }
     }
 }
 

@@ -99,8 +99,8 @@ impl Policy {
 
     #[inline(never)]
     fn find_among_rules(&self, key: &str) -> RuleId {
-        let address = canonical_key(key, 128); // one address has several spellings
-        let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
+        let key = canonical_key(key, 128); // one address has several spellings
+        let is = |pattern: &Pattern| pattern.matches(&key);
         if self.deny.iter().any(is) {
             return RuleId::Denied;
         }

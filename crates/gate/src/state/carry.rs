@@ -18,7 +18,7 @@ use crate::policy::Policy;
 use tidegate_core::Timestamp;
 
 /// A limit and its words.
-type Held<'a> = (&'a NamedLimit, &'a [u64]);
+type LimitWords<'a> = (&'a NamedLimit, &'a [u64]);
 
 /// Carries words that `old` wrote over to the limits of `record`. `now` is the time of the edit, or of the first operation after it.
 pub(crate) fn carry(
@@ -74,7 +74,7 @@ pub(crate) fn before_edit<'a>(new: &Record, from: &'a Policy, to: &Policy) -> Op
 
 /// Finds the earlier form of each limit of `record`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
-fn sources<'a>(record: &Record, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
+fn sources<'a>(record: &Record, mut olds: Vec<LimitWords<'a>>) -> Vec<Option<LimitWords<'a>>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
         |new, old| new.tag != 0 && new.tag == old.tag,
         |new, old| new.limit == old.limit,

@@ -21,12 +21,21 @@ const MOST: usize = PLACES / 8 * 7;
 /// The places of the smallest hash table: more than the records of one key need at once.
 const FEWEST_PLACES: usize = 64;
 
-/// The first bit of a hash that chooses the part. The bits below choose the place in a part, and the highest ones
+/// The first bit of a hash that chooses the part. The bits below choose the place in a part, and the highest seven
 /// tell the entries of a place apart.
 const FIRST_BIT: u32 = 32;
 
 /// The most bits that choose the part. More would be needed only beyond 2^32 places.
 const MOST_BITS: u32 = 18;
+
+/// The seven bits of a hash that no table uses, as a number below 128: they choose among several tables with one hasher. With
+/// bits that a table uses, its entries would be so alike that no split parts them.
+#[must_use]
+#[inline]
+pub fn free_bits(hash: u64) -> usize {
+    let bits = hash >> (FIRST_BIT + MOST_BITS) & 0x7f;
+    usize::try_from(bits).unwrap_or_else(|_| never(0)) // 7 bits
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
@@ -155,6 +164,16 @@ impl Entries {
             [only] => only.tidy(hasher),
             parts => parts.iter_mut().for_each(|part| part.clean(hasher)),
         }
+    }
+
+    /// Moves all entries to where this hasher finds them. `None` if there is more than one part, or the allocator has no room; nothing has
+    /// changed.
+    pub(super) fn move_by(&mut self, hasher: &KeyHasher) -> Option<()> {
+        let [only] = self.parts.as_mut_slice() else { return None };
+        let mut anew = Part::default();
+        anew.reserve(only.entries.len(), hasher)?;
+        only.move_to(anew, hasher);
+        Some(())
     }
 
     #[inline]

@@ -31,6 +31,7 @@ pub use call_limits::{CallLimits, CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
 pub use dump::DumpError;
 use entries::Entries;
+pub use entries::free_bits;
 pub use entry::KeyHasher;
 use entry::{Entry, without};
 pub use error::TableError;
@@ -86,10 +87,11 @@ impl Table {
         Self { entries, answers, heap: 0, max_bytes, hasher, swept }
     }
 
-    /// Hashes keys by this hasher from now on, unless the table has keys already. This is for runtimes that have no random
-    /// numbers while they make the table.
+    /// Hashes keys by this hasher from now on, if the table is small and has room to move its keys. This is for runtimes that have
+    /// no random numbers while they make the table, or take long to draw them. A table of more than one part, or one for whose copy the
+    /// allocator has no room, keeps its first hasher: it decides the same, and is as slow as callers make it who know keys that collide.
     pub fn seed(&mut self, hasher: KeyHasher) {
-        if self.entries.is_empty() {
+        if self.entries.move_by(&hasher).is_some() {
             self.hasher = hasher;
         }
     }
@@ -292,24 +294,44 @@ impl Table {
         now: Timestamp,
         decide: impl FnOnce(&mut KeyState) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
-        let full = TableError::Full { max_bytes: self.max_bytes };
         let mut state = self.gather(limits, key)?;
         let decided = decide(&mut state)?;
-        if retain == Retain::Nothing {
-            return Ok(decided);
+        if retain != Retain::Nothing {
+            let is_refused = retain == Retain::Grants && !decided.decision().is_allowed();
+            self.keep(policy, limits, key, now, (&state, is_refused))?;
         }
-        let is_refused = retain == Retain::Grants && !decided.decision().is_allowed();
+        Ok(decided)
+    }
+
+    /// Keeps the state of a key, or fails and changes nothing.
+    #[inline(never)]
+    fn keep(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        key: &str,
+        now: Timestamp,
+        (state, is_refused): (&KeyState, bool),
+    ) -> Result<(), TableError> {
         // nothing changes before there is room for all new entries
-        let mut learned = self.learned(limits, key, &state, now);
+        let mut learned = self.learned(limits, key, state, now);
         if learned.is_none() && self.may_sweep(now) {
             self.sweep(policy, now);
-            learned = self.learned(limits, key, &state, now);
+            learned = self.learned(limits, key, state, now);
         }
         if learned.is_none() && !is_refused {
-            return Err(full);
+            return Err(TableError::Full { max_bytes: self.max_bytes });
         }
-        learned.into_iter().flatten().for_each(|entry| self.insert(entry));
-        for (record, stored) in state.apart(limits) {
+        // all of them before anything else may take the room that was reserved for them
+        let mut are_new = SmallVec::<[bool; 2]>::new();
+        for entry in learned.unwrap_or_default() {
+            are_new.push(entry.is_some());
+            entry.into_iter().for_each(|entry| self.insert(entry));
+        }
+        for (place, (record, stored)) in state.apart(limits).enumerate() {
+            if are_new.get(place) == Some(&true) {
+                continue;
+            }
             let key = record.depth().of(key);
             if is_refused && !record.remembers_refusals() && self.has_of_another(record, key) {
                 continue;
@@ -319,10 +341,10 @@ impl Table {
                 self.learn_clock(record, key, stored);
             }
         }
-        Ok(decided)
+        Ok(())
     }
 
-    /// Makes entries for the states that last and are not in the table yet, and reserves room for them and
+    /// Makes an entry for each record whose state lasts and is not in the table yet, and reserves room for them and
     /// for entries that grow. `None` if there is no room for all of them.
     fn learned(
         &mut self,
@@ -330,23 +352,31 @@ impl Table {
         key: &str,
         state: &KeyState,
         now: Timestamp,
-    ) -> Option<SmallVec<[Entry; 1]>> {
-        let mut new = SmallVec::<[_; 2]>::new();
+    ) -> Option<SmallVec<[Option<Entry>; 1]>> {
+        let mut new = SmallVec::<[bool; 2]>::new();
         let mut hashes = SmallVec::<[u64; 2]>::new();
         let mut heap = 0_usize;
         for (record, stored) in state.apart(limits) {
             let key = record.depth().of(key);
-            let needed = Entry::heap_of(key.len(), stored.len());
-            if let Some(entry) = self.entry(record, key) {
-                heap = heap.saturating_add(needed.saturating_sub(entry.heap()));
-            } else if outlives(record, stored, now) {
-                heap = heap.saturating_add(needed);
-                new.push((record, key, stored));
-                hashes.push(self.hasher.hash(key));
+            let hash = self.hasher.hash(key);
+            let entry = self.entries.find(hash, |entry| entry.counts_for(record, key));
+            let is_new = entry.is_none() && outlives(record, stored, now);
+            if is_new {
+                hashes.push(hash);
             }
+            if is_new || entry.is_some() {
+                let needed = Entry::heap_of(key.len(), stored.len());
+                heap = heap.saturating_add(needed.saturating_sub(entry.map_or(0, Entry::heap)));
+            }
+            new.push(is_new);
         }
         self.reserve(&hashes, heap, self.max_bytes)?;
-        new.into_iter().map(|(record, key, stored)| Entry::new(record, key, stored)).collect()
+        let mut entries = SmallVec::new(); // in a loop, which takes fewer instructions than `collect`
+        for ((record, stored), is_new) in state.apart(limits).zip(new) {
+            let entry = || Entry::new(record, record.depth().of(key), stored);
+            entries.push(if is_new { Some(entry()?) } else { None });
+        }
+        Some(entries)
     }
 
     /// Replaces the words of an entry; `false` if the table has no such entry.

@@ -5,8 +5,7 @@ use super::Mutation;
 const PARTITION: &str = "crates/tier/src/authority/partition.rs";
 const PARTITIONS: &str = "crates/tier/src/authority/partitions.rs";
 const AUTHORITY: &str = "crates/tier/src/authority.rs";
-const QUEUED: &str = "crates/tier/src/authority/ask.rs";
-const SWAP: &str = "crates/tier/src/authority/swap.rs";
+const ASK: &str = "crates/tier/src/authority/ask.rs";
 const TRANSACTION: &str = "crates/gate/src/state/transaction.rs";
 const SLOT: &str = "crates/gate/src/state/transaction/record_state.rs";
 
@@ -63,9 +62,9 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
     ("patience begins with another partition's", PARTITION,
         "        let mut busy = self.busy.take()?;
         busy.lost_since = None;", "        let busy = self.busy.take()?;"),
-    ("an old time counts", QUEUED,
+    ("an old time counts", ASK,
         "        if is_old { now } else { self.now }", "        let _ = (is_old, now);\n        self.now"),
-    ("the present time always counts", QUEUED,
+    ("the present time always counts", ASK,
         "        if is_old { now } else { self.now }", "        let _ = is_old;\n        now"),
     ("patience is too short", AUTHORITY,
         "if partition.lost_for(at) > self.options.patience {", "if partition.lost_for(at) >= self.options.patience {"),
@@ -81,7 +80,7 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
             self.settle(id);", "                }
             }"),
     ("one operation fewer may wait", AUTHORITY,
-        "match self.waiting <= most {", "match self.waiting < most {"),
+        "let has_room = self.waiting <= most;", "let has_room = self.waiting < most;"),
     ("operations that are left out count as waiting", AUTHORITY,
         "            self.waiting = less(self.waiting, gone);", "            let _ = gone;"),
     ("the search for partitions to forget ends early", PARTITIONS,
@@ -116,11 +115,11 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
     ("the storage keeps other bytes for as long as the last ones", SLOT,
         "        self.expires_at = Micros::ZERO;
 ", ""),
-    ("the storage is never told how long to keep a record", SWAP,
+    ("the storage is never told how long to keep a record", ASK,
         "    (!is_kept).then(|| Micros(needed.saturating_mul(2)))", "    (!is_kept && used.found.is_none()).then(|| Micros(needed.saturating_mul(2)))"),
-    ("the clocks of the nodes count as equal", SWAP,
+    ("the clocks of the nodes count as equal", ASK,
         "let needed = used.write?.time_to_live.0.saturating_add(ttl_margin.0).max(1);", "let needed = used.write?.time_to_live.0.max(1);\n    let _ = ttl_margin;"),
-    ("the storage is believed to keep a record for longer", SWAP,
+    ("the storage is believed to keep a record for longer", ASK,
         "        Some(ttl) => Micros(at.0.saturating_add(ttl.0)),", "        Some(ttl) => Micros(at.0.saturating_add(ttl.0.saturating_mul(2))),"),
     ("an operation is begun however long it waited", PARTITION,
         "            if asked.at < too_late {", "            if false && asked.at < too_late {"),

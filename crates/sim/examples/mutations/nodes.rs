@@ -50,7 +50,7 @@ pub(super) const MUTATIONS: [Mutation; 28] = [
     ("the holder of a blocked key gets units", BLOCK,
         "Budget { wants: 0, ..*budget }", "Budget { wants: budget.wants, ..*budget }"),
     ("a report counts twice", DECIDE,
-        "                    limit.report(words, now, report);\n", "                    limit.report(words, now, report);\n                    limit.report(words, now, report);\n"),
+        "            limit.report(words, now, report);\n", "            limit.report(words, now, report);\n            limit.report(words, now, report);\n"),
     ("units that a holder returns come back twice", DECIDE,
         "                    limit.refund(words, now, refundable);\n", "                    limit.refund(words, now, refundable);\n                    limit.refund(words, now, refundable);\n"),
     ("the units of a holder are taken out of no limit", DECIDE,

@@ -10,7 +10,7 @@ mod units;
 use std::collections::BTreeMap;
 
 use tidegate_core::hold::Committed;
-use tidegate_gate::{Decision, Effect, Limit, Limiter, Operation, Record, Timestamp};
+use tidegate_gate::{Decision, Effect, Limit, Limiter, Operation, Record, Timestamp, Verdict};
 
 use super::places::Key;
 use super::replay::States;
@@ -79,7 +79,7 @@ impl Ledger {
             return Ok(()); // a look moves no clock
         };
         let mut said = done.verdict.limits.iter();
-        let mut says = Vec::new();
+        let (mut says, mut full) = (Vec::new(), None);
         for (record, place) in limits.records().iter().zip(&key.records) {
             let words = after
                 .words(key, record, *place, Timestamp::EPOCH)
@@ -102,7 +102,12 @@ impl Ledger {
                     Limit::Holding(_) if clears(done.operation) => says.push(Says::Nothing),
                     Limit::Holding(limit) => {
                         is_locked_no_longer_than_stated(&named.limit, own_said)?;
-                        says.push(account.reserved.count(limit, done, (own_said, own), tally)?);
+                        let own_says =
+                            account.reserved.count(limit, done, (own_said, own), tally)?;
+                        if own_says == Says::Full && !named.shadow {
+                            full = full.or(u8::try_from(place_of_limit).ok());
+                        }
+                        says.push(own_says);
                     }
                     limit => account.count(limit, done, own_said)?,
                 }
@@ -113,7 +118,7 @@ impl Ledger {
         {
             tally.add("a later payer paid");
         }
-        check_effect(done, &says)
+        check_effect(done, &says, full)
     }
 
     fn clear_if_reset(&mut self, record: &Record, place: usize, operation: &Operation) {
@@ -170,12 +175,13 @@ const fn clears(operation: &Operation) -> bool {
 }
 
 /// The answer about a reservation is that of all limits which hold it: the most that one of them charged, and late if it
-/// had ended under one of them.
-fn check_effect(done: &Done<'_>, says: &[Says]) -> Result<(), String> {
+/// had ended under one of them. A refusal names the limit that is `full`.
+fn check_effect(done: &Done<'_>, says: &[Says], full: Option<u8>) -> Result<(), String> {
     if says.is_empty() || says.contains(&Says::Anything) {
         return Ok(());
     }
-    let by = done.verdict.effect.payer().and_then(|by| u8::try_from(by).ok());
+    let Verdict { decision, effect: found, .. } = *done.verdict;
+    let by = found.payer().and_then(|by| u8::try_from(by).ok());
     let expected = match done.operation {
         Operation::Commit(..) => {
             let committed = says.iter().filter_map(|says| match says {
@@ -188,6 +194,11 @@ fn check_effect(done: &Done<'_>, says: &[Says]) -> Result<(), String> {
             });
             all.map(|Committed { charged, late }| Effect::Committed { charged, late, by })
         }
+        // a block refuses whatever the limits say
+        Operation::Decide(_) if !decision.is_allowed() => {
+            let is_blocked = decision.remaining() == 0 && found == Effect::Decision;
+            full.filter(|_| !is_blocked).map(|limit| Effect::Full { limit, by: None })
+        }
         Operation::Decide(_) => says.iter().find_map(|says| match *says {
             Says::Holds { units, until } => {
                 Some(Effect::Reserved { units, until: Timestamp(until), by })
@@ -197,7 +208,7 @@ fn check_effect(done: &Done<'_>, says: &[Says]) -> Result<(), String> {
         _ => return Ok(()),
     };
     let otherwise = by.map_or(Effect::Decision, |by| Effect::Paid { by });
-    let (expected, found) = (expected.unwrap_or(otherwise), done.verdict.effect);
+    let expected = expected.unwrap_or(otherwise);
     match found == expected {
         true => Ok(()),
         false => Err(format!("{:?}: {found:?}, expected {expected:?}", done.operation)),

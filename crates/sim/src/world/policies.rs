@@ -134,7 +134,7 @@ pub(super) const HOSTS: [(&str, &str); 30] = [
         "remembered-leases",
         "remember = '1s'
         limits = [{ algorithm = 'sliding_log', rates = ['4/1s'], min_gap = '50ms' },
-                  { algorithm = 'concurrency', capacity = 3, time_to_live = '2s' }]",
+                  { algorithm = 'concurrency', capacity = 2, time_to_live = '2s' }]",
     ),
     (
         "lent",

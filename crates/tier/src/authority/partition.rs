@@ -404,6 +404,7 @@ fn new_transaction(is_only_writer: bool) -> Transaction {
 }
 
 /// The joined of a key, which is often the key that was asked about last.
+#[inline]
 fn joined_of<'s>(
     transaction: &mut Transaction,
     last: &'s mut Option<KeySlots>,

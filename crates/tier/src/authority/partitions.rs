@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 use tidegate_gate::{KeyHasher, Policy, Resolved, Transaction};
 
-use super::ask::{Options, Queued};
+use super::ask::Options;
 use super::partition::{Partition, Queue};
 use crate::count::less;
 
@@ -71,19 +71,19 @@ impl<T> Partitions<T> {
         self.partitions.get_mut(id)
     }
 
-    /// Adds an operation to its partition, and returns the partition if nothing waited on it before. If too many wait,
-    /// gives back the token and how many may wait.
-    pub(super) fn push(&mut self, asked: Queued<T>) -> Result<Option<usize>, (T, usize)> {
-        let id = self.find_or_add(&asked);
-        let Some(partition) = self.partitions.get_mut(id) else { return Err((asked.token, 0)) };
+    /// The partition of a key and its number, for an operation that is to wait there; and whether nothing waited on it before.
+    pub(super) fn wake(&mut self, resolved: &Resolved) -> Option<(&mut Partition<T>, usize, bool)> {
+        let id = self.find_or_add(resolved);
+        let partition = self.partitions.get_mut(id)?;
         let wakes = partition.is_idle();
         if wakes {
             self.remembered = less(self.remembered, partition.bytes());
             partition.wake(self.spare.pop().unwrap_or_default());
         }
-        partition.push(asked).map(|()| wakes.then_some(id))
+        Some((partition, id, wakes))
     }
 
+    #[inline]
     fn find(&self, hash: u64, resolved: &Resolved) -> Option<usize> {
         let is = |id: &usize| {
             let partition = self.partitions.get(*id);
@@ -101,14 +101,13 @@ impl<T> Partitions<T> {
         id.and_then(|id| self.partitions.get(id)).map(|partition| &partition.transaction)
     }
 
-    fn find_or_add(&mut self, asked: &Queued<T>) -> usize {
-        let (policy, name) = (asked.resolved.policy(), asked.resolved.partition());
-        let hash = hash(&self.hasher, policy, name);
-        if let Some(id) = self.find(hash, &asked.resolved) {
+    fn find_or_add(&mut self, resolved: &Resolved) -> usize {
+        let hash = hash(&self.hasher, resolved.policy(), resolved.partition());
+        if let Some(id) = self.find(hash, resolved) {
             return id;
         }
         let Self { partitions, by_name, hasher, .. } = self;
-        let partition = Partition::new(&asked.resolved, self.is_only_writer);
+        let partition = Partition::new(resolved, self.is_only_writer);
         self.remembered = self.remembered.saturating_add(partition.bytes()); // it is idle until it wakes
         let id = partitions.insert(partition);
         let rehash = |id: &usize| {
@@ -170,6 +169,5 @@ impl<T> Partitions<T> {
 }
 
 fn hash(hasher: &KeyHasher, policy: &Arc<Policy>, name: &str) -> u64 {
-    let revision = u64::try_from(Arc::as_ptr(policy).addr()).unwrap_or(u64::MAX);
-    hasher.hash(name) ^ revision.rotate_left(32)
+    crate::hash::hash(hasher, Arc::as_ptr(policy).addr(), name)
 }

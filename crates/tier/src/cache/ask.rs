@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::cell::Cell;
 
 use tidegate_gate::{
     Decision, Effect, Id, Micros, Operation, Probability, Resolved, Timestamp, Verdict,
@@ -86,7 +86,7 @@ enum Source {
     /// A refusal, this long after its question was sent.
     Refused(Arc<Verdict>, Micros),
     /// A grant out of units that the node holds.
-    Spent(Arc<Verdict>, Held),
+    Spent(Arc<Verdict>, LentUnits),
     /// A decision by this factor.
     Reported(Timestamp, Decision, Probability),
 }
@@ -103,9 +103,10 @@ pub enum Kind {
     Factor,
 }
 
-/// Counts the answers of a node by their kind.
-#[derive(Debug, Default)]
-pub struct Counts([AtomicU64; 3]);
+/// Counts the answers of a node by their kind. Where threads share the node, the lock around it covers the counts: an atomic
+/// number would take 5 ns of each answer.
+#[derive(Clone, Debug, Default)]
+pub struct Counts([Cell<u64>; 3]);
 
 impl Counts {
     /// Counts an answer.
@@ -116,7 +117,7 @@ impl Counts {
             Kind::Lent => lent,
             Kind::Factor => factor,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.set(counter.get().saturating_add(1));
     }
 
     /// The names of all kinds, with the number of their answers.
@@ -124,13 +125,13 @@ impl Counts {
     pub fn all(&self) -> [(&'static str, u64); 3] {
         let Self([remembered, lent, factor]) = self;
         [("remembered", remembered), ("lent", lent), ("factor", factor)]
-            .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+            .map(|(name, counter)| (name, counter.get()))
     }
 }
 
 /// The units out of which a node has granted a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct LentUnits {
     pub(super) granted_at: Timestamp,
     /// The units that are left.
     pub(super) left: u64,
@@ -149,7 +150,7 @@ impl LocalVerdict {
     }
 
     #[inline]
-    pub(super) fn spent(verdict: &Arc<Verdict>, held: Held) -> Self {
+    pub(super) fn spent(verdict: &Arc<Verdict>, held: LentUnits) -> Self {
         Self(Source::Spent(Arc::clone(verdict), held))
     }
 
@@ -233,7 +234,7 @@ const fn less(span: Micros, elapsed: Micros) -> Micros {
 
 /// What the limits would say if the units that are left came back to them.
 #[inline]
-fn after_spending(decision: Decision, held: Held) -> Decision {
+fn after_spending(decision: Decision, held: LentUnits) -> Decision {
     let limit = decision.limit();
     let remaining = decision.remaining().saturating_add(held.left).min(limit);
     Decision::Allow { limit, remaining, reset_after: less(decision.reset_after(), held.elapsed) }

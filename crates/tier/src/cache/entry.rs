@@ -59,12 +59,7 @@ pub(super) fn part<'r>(resolved: &'r Resolved, limits: &Limits) -> &'r str {
 
 #[inline]
 pub(super) fn hash(hasher: &KeyHasher, limits: &Limits, key: &str) -> u64 {
-    hash_at(hasher, ptr::from_ref(limits).addr(), key)
-}
-
-#[inline]
-fn hash_at(hasher: &KeyHasher, limits: usize, key: &str) -> u64 {
-    hasher.hash(key) ^ u64::try_from(limits).unwrap_or(u64::MAX).rotate_left(32)
+    crate::hash::hash(hasher, ptr::from_ref(limits).addr(), key)
 }
 
 impl Entry {
@@ -93,7 +88,7 @@ impl Entry {
     }
 
     pub(super) fn hash(&self, hasher: &KeyHasher) -> u64 {
-        hash_at(hasher, self.limits, &self.key)
+        crate::hash::hash(hasher, self.limits, &self.key)
     }
 
     /// The same entry, which a search for keys to forget then passes over once.

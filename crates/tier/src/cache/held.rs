@@ -63,7 +63,7 @@ impl Units {
         let lease = self.lease.as_ref()?;
         let Allowance { left, granted_at, .. } = lease.allowance;
         let elapsed = Micros(at.0.saturating_sub(lease.sent.0));
-        Some(LocalVerdict::spent(&lease.verdict, ask::Held { granted_at, left, elapsed }))
+        Some(LocalVerdict::spent(&lease.verdict, ask::LentUnits { granted_at, left, elapsed }))
     }
 
     /// The operation by which the node asks for units and gives back the rest of the last ones; `None` if it was not

@@ -25,16 +25,16 @@ pub(super) struct Reporter {
     /// Reports that are due at once, because the key's clock has jumped: the newest last.
     saved: Vec<Report>,
     /// Where the account is among the reports that are due, if it has units to report.
-    place: Option<Place>,
+    place: Option<ReportTurn>,
 }
 
-/// When a report is due by the node's clock, and a number that no other place has.
-pub(super) type Place = (Micros, u64);
+/// When a report is due by the node's clock, and a number that no other report has.
+pub(super) type ReportTurn = (Micros, u64);
 
 /// Another place for an account.
 pub(super) struct Moved {
-    pub(super) from: Option<Place>,
-    pub(super) to: Place,
+    pub(super) from: Option<ReportTurn>,
+    pub(super) to: ReportTurn,
 }
 
 /// An answer of the authority.

@@ -8,13 +8,13 @@ use tidegate_gate::{Limits, Micros, Offered, Operation, Resolved, Timestamp};
 use super::NodeCache;
 use super::ask::{Next, Transmit, VerdictOf};
 use super::entry::Entry;
-use super::reporter::{Moved, Place};
+use super::reporter::{Moved, ReportTurn};
 use crate::tree::Tree;
 
 /// The reports that are due, by their time.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    pub(super) accounts: Tree<Place, Resolved>,
+    pub(super) accounts: Tree<ReportTurn, Resolved>,
     /// How many places were offered.
     count: u64,
     /// The second report of an account, if it has two.

@@ -20,7 +20,7 @@
 //! | answer | 0 and a verdict, or a failure |
 //! | verdict | time; decision; number of limits; the decision of each; factor as a word, the largest for none; effect |
 //! | decision | 0 for a refusal or 1 for a grant; limit, remaining, reset after, and after a refusal retry after |
-//! | effect | 0 for none, 1 or 2 for a lease that was gone or live; 3, 4 or 5 for a budget whose holder gave nothing back, or too late, or in time; and with a budget the units, the time of the grant and its end; 6 for a reservation, with its units, its end and the payer; 7 or 8 for a commit in time or late, with its units, the payer and 0; 9 for a request for which a limit has paid, with the payer and twice 0; 10 for a request whose idempotency key another one had, with three times 0; 11 for a part of a limit that holds a request back, with its number and twice 0; 12 for a block, with how long it still lasts and twice 0. A payer is its place among the limits plus one, or 0 for none |
+//! | effect | 0 for none, 1 or 2 for a lease that was gone or live; 3, 4 or 5 for a budget whose holder gave nothing back, or too late, or in time; and with a budget the units, the time of the grant and its end; 6 for a reservation, with its units, its end and the payer; 7 or 8 for a commit in time or late, with its units, the payer and 0; 9 for a request for which a limit has paid, with the payer and twice 0; 10 for a request whose idempotency key another one had, with three times 0; 11 for a part of a limit that holds a request back, with its number and twice 0; 12 for a block, with how long it still lasts and twice 0; 13 for a limit without a place for a reservation, with its place among the limits, the payer and 0. A payer is its place among the limits plus one, or 0 for none |
 //! | failure | 1 and a text for [`Failure::Transaction`], 2 and a text for [`Failure::Refused`], 3 and the most for [`Failure::Overloaded`], 4 for [`Failure::TooLate`], 5 for [`Failure::Contended`], 6 and a text for [`Failure::Store`], 7 for [`Failure::Unknown`] |
 
 use alloc::vec::Vec;
@@ -297,7 +297,7 @@ fn verdict(message: &mut Reader<'_>) -> Result<Verdict, WireError> {
         u64::MAX => None,
         found => Some(Probability::from_units(found).ok_or(WireError::Number { expected, found })?),
     };
-    let expected = "an effect (0 to 12)";
+    let expected = "an effect (0 to 13)";
     let kind = message.byte(expected)?;
     let mut numbers = [0; 3];
     if kind >= FIRST_WITH_NUMBERS {

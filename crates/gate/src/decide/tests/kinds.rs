@@ -361,6 +361,8 @@ fn each_effect_has_numbers_of_its_own() {
         (Effect::OtherRequest, 10, [0; 3]),
         (Effect::Bound { part: 2 }, 11, [2, 0, 0]),
         (Effect::Blocked { left: Micros(9) }, 12, [9, 0, 0]),
+        (Effect::Full { limit: 0, by: None }, 13, [0; 3]),
+        (Effect::Full { limit: 1, by: Some(2) }, 13, [1, 3, 0]),
     ] {
         assert_eq!(effect.to_numbers(), (kind, numbers), "{effect:?}");
         assert_eq!(Effect::of_numbers(kind, numbers).as_ref(), Some(&effect));
@@ -371,7 +373,9 @@ fn each_effect_has_numbers_of_its_own() {
         (9, [0; 3]),
         (10, [0, 0, 1]),
         (11, [256, 0, 0]),
-        (13, [0; 3]),
+        (13, [256, 0, 0]),
+        (13, [0, 0, 1]),
+        (14, [0; 3]),
     ] {
         assert_eq!(Effect::of_numbers(kind, numbers), None, "{kind} {numbers:?}");
     }

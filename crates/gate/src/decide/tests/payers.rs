@@ -345,14 +345,14 @@ fn limits_that_cannot_pay_are_refused_when_the_file_is_read() {
     };
     for (text, expected) in [
         (
-            format!("limits = [{one}]"),
-            "expected two limits that pay, or more, or none; found only `",
+            format!("limits = [{{ {pays} }}]"),
+            "expected two limits that pay, or more, or none; found only one, `fixed_window`",
         ),
         (
             format!(
                 "limits = [{one}, {{ algorithm = 'token_bucket', capacity = 2, rate = '1/s' }}]"
             ),
-            "expected two limits that pay, or more, or none; found only `a`",
+            "expected two limits that pay, or more, or none; found only one, `a`",
         ),
         (with(&format!("{pays}, shadow = true")), "expected a limit that is not in shadow"),
         (

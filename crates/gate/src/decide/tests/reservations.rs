@@ -11,7 +11,7 @@ use tidegate_core::{Micros, Timestamp};
 use crate::decide::{Effect, Verdict};
 use crate::policy::{Policy, Resolved};
 use crate::state::{Due, Transaction};
-use crate::{Ask, AskError, Operation};
+use crate::{Ask, AskError, KeyHasher, Operation, Table};
 
 const SECOND: u64 = 1_000_000;
 const START: u64 = 1_700_000_000 * SECOND;
@@ -157,11 +157,62 @@ fn a_refusal_for_want_of_a_place_says_when_there_is_one() {
         assert!(keys.ask(0, "k", &json).unwrap().decision.is_allowed());
     }
     let third = r#"{"reserve":{"cost":1,"id":"3"}}"#;
-    let refused = keys.ask(0, "k", third).unwrap().decision;
+    let Verdict { decision: refused, effect, .. } = keys.ask(0, "k", third).unwrap();
     assert_eq!((refused.retry_after(), refused.remaining()), (Micros(6 * SECOND), 59_998));
+    assert_eq!(effect, Effect::Full { limit: 0, by: None });
+    let repeated = keys.ask(0, "k", r#"{"reserve":{"cost":1,"id":"1"}}"#).unwrap();
+    assert!(repeated.decision.is_allowed(), "it has its place");
+    let ended = keys.ask(5, "k", r#"{"reserve":{"cost":1,"id":"1"}}"#).unwrap();
+    assert!(!ended.decision.is_allowed(), "its place is remembered");
+    assert_eq!(ended.effect, Effect::Decision, "it is refused for its id");
     assert!(keys.ask(0, "k", r#"{"check":{"cost":5}}"#).unwrap().decision.is_allowed());
     assert!(!keys.ask(5, "k", third).unwrap().decision.is_allowed());
     assert!(keys.ask(6, "k", third).unwrap().decision.is_allowed());
+}
+
+#[test]
+fn an_explanation_says_whether_a_reservation_would_find_a_place() {
+    let policy = Arc::new(
+        Policy::parse(
+            "p",
+            "limits = [
+                { algorithm = 'fixed_window', name = 'user', limit = 9, period = '1h' },
+                { algorithm = 'fixed_window', name = 'org', limit = 90, period = '1h', depth = 1 },
+                { algorithm = 'fixed_window', name = 'trial', limit = 1, period = '1h', shadow = true },
+            ]
+            reservations = { most = 2, time_to_live = '4s', remember = '2s' }",
+        )
+        .unwrap(),
+    );
+    let mut table = Table::new(1 << 20, KeyHasher::new(7));
+    let mut ask = |second: u64, key: &str, json: &str| {
+        let asked = Ask::parse(json).unwrap().resolve(&policy, key, &mut || Some(7)).unwrap();
+        let now = Timestamp(START + second * SECOND);
+        let verdict = table.ask(asked.resolved(), now, &asked.operation()).unwrap();
+        (verdict.effect, asked.explain(&verdict).map(|why| why.text).unwrap_or_default())
+    };
+    let mut reserve =
+        |key: &str, id: u64| ask(0, key, &format!(r#"{{"reserve":{{"cost":1,"id":"{id}"}}}}"#)).0;
+    let full = |limit| Effect::Full { limit, by: None };
+    assert!(matches!(reserve("acme/a", 1), Effect::Reserved { .. }));
+    assert!(matches!(reserve("acme/b", 2), Effect::Reserved { .. }));
+    let place_of_org =
+        policy.limits().iter().position(|named| named.name == "org").unwrap().try_into().unwrap();
+    assert_eq!(reserve("acme/a", 3), full(place_of_org), "all keys of a part share its places");
+    let mut explain = |second, key: &str, cost: u64| {
+        ask(second, key, &format!(r#"{{"explain":{{"cost":{cost}}}}}"#))
+    };
+    let (effect, text) = explain(0, "acme/a", 2);
+    assert_eq!(effect, full(place_of_org));
+    let no_place = "A reservation would find no place: all 2 of `org` are taken.";
+    assert!(text.starts_with("The request passes") && text.ends_with(no_place), "{text}");
+    let (effect, text) = explain(0, "acme/a", 9);
+    assert_eq!(effect, Effect::Decision, "a check is refused, too");
+    assert!(text.starts_with("`user` refuses"), "{text}");
+    for (second, key) in [(0, "other/a"), (6, "acme/a")] {
+        let (effect, text) = explain(second, key, 1);
+        assert!(effect == Effect::Decision && !text.contains("place"), "{key}: {text}");
+    }
 }
 
 #[test]
@@ -311,7 +362,9 @@ fn a_policy_says_how_it_reserves() {
          is remembered for 10 s, and takes a place until then; an estimate above 25% of a limit is cut to it"
     );
     for (rest, expected) in [
-        ("{ most = 1001 }", "`reservations`: `most`: expected 1 to 1000, found 1001"),
+        ("{ most = 0 }", "reservations.most: expected a whole number from 1 to 1000, found"),
+        ("{ most = 1001 }", "reservations.most: expected a whole number from 1 to 1000, found"),
+        ("{ largest_share = '0%' }", "expected a share above \"0%\", found the string"),
         ("{ on_expiry = 'keep' }", "expected `release` or `charge`"),
         ("{ ttl = '5s' }", "expected"),
         ("5", "expected"),
@@ -322,6 +375,20 @@ fn a_policy_says_how_it_reserves() {
     let leases = "limits = [{ algorithm = 'concurrency', capacity = 5, time_to_live = '1s' }]\nreservations = {}";
     let error = Policy::parse("p", leases).unwrap_err().to_string();
     assert!(error.contains("expected a limit on units over time beside it, found none"), "{error}");
+}
+
+#[test]
+fn an_edit_of_the_terms_is_one_of_the_limits_and_one_of_the_largest_share_is_none() {
+    let identity = |rest: &str| {
+        let policy = Policy::parse("p", &format!("{TOKENS}\nreservations = {rest}")).unwrap();
+        let identities = policy.limits().records().iter().map(|record| record.identity());
+        identities.collect::<alloc::vec::Vec<_>>()
+    };
+    let own = identity("{}");
+    assert_eq!(identity("{ largest_share = '25%' }"), own);
+    for edit in ["most = 5", "time_to_live = '1m'", "remember = '1m'", "on_expiry = 'charge'"] {
+        assert_ne!(identity(&format!("{{ {edit} }}")), own, "{edit}");
+    }
 }
 
 /// Fuzzing found the whole distance as the wait: the log alone does not know that the hold ends, and its unit with it.

@@ -294,3 +294,15 @@ fn spans_are_taken_in_several_units_and_with_decimals() {
         "found \"5/m30s\"",
     );
 }
+
+#[test]
+fn a_rate_of_a_log_that_is_too_large_is_named_by_its_place() {
+    for (rates, place, found) in
+        [("['1000000/s']", 0, "\"1000000/s\""), ("['1000/s', '1001/m']", 1, "\"1001/m\"")]
+    {
+        let limit = std::format!("algorithm = 'sliding_log', rates = {rates}");
+        let path = std::format!("policies.api.limits[0].rates[{place}]");
+        let message = "expected at most 1000 units, because a log remembers each of them, found ";
+        check(&limit, (3, &path), &(std::string::String::from(message) + found));
+    }
+}

@@ -149,6 +149,16 @@ fn errors_of_the_file_name_their_place() {
             "routes[0]",
             "`policies`: expected \"q\" last",
         ),
+        (
+            "trusted_proxies = ['10.0.0.1/8']".into(),
+            "trusted_proxies[0]",
+            "expected the first address of the network, as in \"10.0.0.0/8\"; found",
+        ),
+        (
+            "trusted_proxies = ['::ffff:0:0/96']".into(),
+            "trusted_proxies[0]",
+            "expected a network of proxies alone",
+        ),
         ("trusted_proxies = ['x']".into(), "trusted_proxies[0]", "expected an address"),
         (
             format!("[policies.q]\nkey = ['jwt:sub']\n{LIMITS}"),

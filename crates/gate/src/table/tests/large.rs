@@ -34,6 +34,15 @@ fn refuses(table: &mut Table, policy: &Policy, number: u64, now: u64) -> bool {
 }
 
 #[test]
+fn a_table_of_several_parts_keeps_its_first_hasher() {
+    let policy = policy();
+    let mut table = filled(&policy, 20_000);
+    table.seed(KeyHasher::new(2));
+    assert_eq!(table.hasher.hash("a"), KeyHasher::new(1).hash("a"));
+    assert!((0..20_000).all(|number| refuses(&mut table, &policy, number, 0)));
+}
+
+#[test]
 fn every_key_is_found_once_however_many_there_are() {
     let policy = policy();
     let mut table = filled(&policy, KEYS);

@@ -8,7 +8,7 @@ use tidegate_core::{Micros, Timestamp};
 use super::super::{Entry, KeyHasher, Table, TableError, entries};
 use super::{policy, table};
 use crate::key::Depth;
-use crate::limit::Operation;
+use crate::limit::{Offered, Operation};
 use crate::policy::Policy;
 
 /// As small as it may be for these limits.
@@ -254,4 +254,22 @@ fn a_short_key_and_a_small_state_take_only_their_place_in_the_hash_table() {
     assert!(table.decide(&two_words, "k", Timestamp(0), 1).unwrap().is_allowed());
     assert_eq!([bytes(1, 3), bytes(inline, 3)], [table.bytes(); 2]);
     assert!(bytes(inline + 1, 3) > bytes(inline, 3) && bytes(inline, 4) > bytes(inline, 3));
+}
+
+#[test]
+fn room_that_is_reserved_for_a_new_state_is_taken_by_nothing_else() {
+    let limits =
+        "limits = [{ algorithm = 'token_bucket', capacity = 20_000, rate = '2/h', depth = 1 },
+                  { algorithm = 'suppression', rate = '2/s' }]";
+    let policy = Policy::parse("p", limits).unwrap();
+    let mut table = Table::new(15 << 19, KeyHasher::new(1));
+    for user in 0..14_334 {
+        let decided = table.decide(&policy, &format!("old/{user}"), Timestamp(0), 1);
+        assert!(decided.unwrap().is_allowed());
+    }
+    assert_eq!(table.len(), 14_335, "each user, and the organisation");
+    // one place is left in the only part: for the report, not for the clock of the organisation's bucket
+    let report = Operation::Report(Offered { at: None, admitted: 9, suppressed: 0 });
+    let _ = table.operate(&policy, "new/user", Timestamp(1), report).unwrap();
+    assert_eq!((table.len(), table.entries.places()), (14_336, 16_384));
 }

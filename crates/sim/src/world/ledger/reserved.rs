@@ -60,6 +60,8 @@ pub(super) enum Says {
         until: u64,
     },
     Committed(Committed),
+    /// All places are taken.
+    Full,
 }
 
 impl Reserved {
@@ -157,7 +159,8 @@ impl Reserved {
             if has_ended || is_full {
                 tally.add("a reservation found no place");
             }
-            return Ok((Says::Nothing, 0));
+            let lacks_place = is_full && known.is_none() && !has_ended;
+            return Ok((if lacks_place { Says::Full } else { Says::Nothing }, 0));
         }
         let grant = self.units.take(now, request.cost, id.is_some());
         let Some(id) = id else { return Ok((Says::Nothing, request.cost)) };

@@ -189,7 +189,7 @@ impl World {
                         self.tally.add("units that were stored ahead were granted");
                     }
                     self.apply(object, (*op, *time))?;
-                    self.check_stored(key, *time)?;
+                    self.check_stored(object, *op)?;
                 }
             }
         }

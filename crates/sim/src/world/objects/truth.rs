@@ -136,9 +136,12 @@ impl World {
         }
     }
 
-    /// What is stored leaves no more than a key that never crashes has, at this time and later.
-    pub(super) fn check_stored(&self, key: usize, time: Timestamp) -> Checked {
-        let key = &self.places.keys[key];
+    /// What is stored leaves no more than a key that never crashes has, at the time at which an object that has read it
+    /// would decide this operation, and later. Storage need not keep a state for the time at which the operation was
+    /// decided: its write may come long after that.
+    pub(super) fn check_stored(&self, object: usize, op: usize) -> Checked {
+        let time = self.time_of(object, op);
+        let key = &self.places.keys[self.key_at(object, op)];
         let rows = key.records.iter().map(|record| (*record, self.row(*record)));
         let (mut stored, mut shadow) = (States::read(rows), self.shadow.part(&key.records));
         let ahead = key.resolved.policy().persist_ahead();

@@ -79,6 +79,26 @@ fn partitions_of_other_names_are_others() {
     assert_eq!(partitions, 2_000);
 }
 
+/// More than a part of a table in memory holds.
+#[test]
+fn every_partition_is_found_again_however_many_there_are() {
+    const KEYS: usize = 40_000;
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
+    for round in 0..2 {
+        (0..KEYS).for_each(|key| ask(&mut authority, &policy, &format!("k{key}"), 0, key));
+        let mut known = 0;
+        while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
+            for partition in 0..swap.len() {
+                let records = authority.records(&swap, partition);
+                known += records.filter(|record| record.found.is_some()).count();
+            }
+            let swapped = vec![SwapOutcome::Swapped; swap.len()];
+            authority.handle(swap, swapped, (None, Micros(0)));
+        }
+        assert_eq!((answers(&mut authority).len(), known), (KEYS, round * KEYS));
+    }
+}
+
 #[test]
 fn a_partition_in_use_is_passed_over_once() {
     let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));

@@ -155,6 +155,7 @@ fn effect() -> impl Strategy<Value = Effect> {
         Just(Effect::OtherRequest),
         any::<u8>().prop_map(|part| Effect::Bound { part }),
         any::<u64>().prop_map(|left| Effect::Blocked { left: Micros(left) }),
+        any::<(u8, Option<u8>)>().prop_map(|(limit, by)| Effect::Full { limit, by }),
     ]
 }
 
@@ -358,16 +359,16 @@ fn errors_say_what_was_expected_and_found() {
             "message: expected a factor up to 2^32, or none, found 4294967297",
         ),
         (
-            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 13, 0, 0, 0]),
-            "message: expected an effect (0 to 12), found 13",
+            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 14, 0, 0, 0]),
+            "message: expected an effect (0 to 13), found 14",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0]),
-            "message: expected an effect (0 to 12), found 9",
+            "message: expected an effect (0 to 13), found 9",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 7, 5, 0, 1]),
-            "message: expected an effect (0 to 12), found 7",
+            "message: expected an effect (0 to 13), found 7",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 3, 1]),

@@ -270,6 +270,30 @@ fn a_reservation_that_is_repeated_under_a_penalty_is_refused_and_stays() {
 }
 
 #[test]
+fn a_reservation_finds_no_place_if_no_payer_has_one() {
+    let payers = "limits = [
+      { name = 'plan', algorithm = 'fixed_window', limit = 9, period = '1m', payer = true },
+      { name = 'credits', algorithm = 'fixed_window', limit = 9, period = '1m', payer = true },
+    ]
+    reservations = { most = 1 }";
+    let limits = limits(payers);
+    let mut words = vec![0; limits.words()];
+    let mut ask =
+        |operation: Operation| limits.operate(&mut words, at(0), &operation).unwrap().effect;
+    let mut reserve = |number| ask(Act::Reserve(number, 1).operation());
+    assert_eq!(reserve(1).payer(), Some(0));
+    let explain = Operation::Explain(Request::of(1));
+    assert_eq!(ask(explain), Effect::Paid { by: 0 }, "the credits have a place");
+    let mut reserve = |number| ask(Act::Reserve(number, 1).operation());
+    assert_eq!(reserve(2).payer(), Some(1));
+    assert_eq!(reserve(3), Effect::Full { limit: 0, by: None });
+    assert_eq!(ask(explain), Effect::Full { limit: 0, by: Some(0) }, "the plan pays for a check");
+    assert_eq!(ask(Act::Commit(2, 1).operation()).payer(), Some(1));
+    let mut reserve = |number| ask(Act::Reserve(number, 1).operation());
+    assert_eq!(reserve(2), Effect::Decision, "it is refused for its id");
+}
+
+#[test]
 fn a_late_commit_charges_the_first_payer_with_room_or_the_last() {
     let limits = limits(LARGE);
     let mut words = vec![0; limits.words()];
