@@ -1,8 +1,9 @@
 //! Requests and responses of the crate `http`, as an exchange reads and words them.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
-use http::header::{AsHeaderName, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use tidegate_http::Header;
 
@@ -10,18 +11,19 @@ pub(crate) use crate::random::random;
 
 /// The value of a header as the Worker's runtime shows it: fields of one name are joined, and each byte
 /// becomes a character.
-pub(crate) fn joined(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
-    text(headers, name).map(Cow::into_owned)
+pub(crate) fn joined(headers: &HeaderMap, name: &str) -> Option<String> {
+    // a request has few fields, so comparing their names costs less than hashing this one
+    let fields = headers.iter().filter(|(own, _)| own.as_str().eq_ignore_ascii_case(name));
+    let texts = fields.map(|(_, value)| text(value).into_owned());
+    texts.reduce(|all, next| all + ", " + &next)
 }
 
-/// The same, without a copy of a value in ASCII.
-pub(crate) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<Cow<'_, str>> {
-    let fields = headers.get_all(name).iter();
-    let texts = fields.map(|value| match value.to_str() {
+/// A value, of which each byte becomes a character.
+pub(crate) fn text(value: &HeaderValue) -> Cow<'_, str> {
+    match value.to_str() {
         Ok(ascii) => Cow::Borrowed(ascii),
         Err(_) => Cow::Owned(value.as_bytes().iter().copied().map(char::from).collect()),
-    });
-    texts.reduce(|all, next| Cow::Owned(all.into_owned() + ", " + &next))
+    }
 }
 
 /// The response that an exchange has worded, with this kind of body.
@@ -48,9 +50,15 @@ pub(crate) fn header((name, value): Header) -> Option<(HeaderName, HeaderValue)>
     static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
     static JSON: HeaderValue = HeaderValue::from_static("application/json");
     static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+    if name == "ratelimit-policy"
+        && let Cow::Owned(value) = value
+    {
+        return Some((RATE_LIMIT_POLICY.clone(), quota(value)?));
+    }
     let name = match name {
+        "content-type" => CONTENT_TYPE,
+        "cache-control" => CACHE_CONTROL,
         "ratelimit" => RATE_LIMIT.clone(),
-        "ratelimit-policy" => RATE_LIMIT_POLICY.clone(),
         _ => HeaderName::from_static(name),
     };
     let value = match value {
@@ -60,4 +68,32 @@ pub(crate) fn header((name, value): Header) -> Option<(HeaderName, HeaderValue)>
         Cow::Owned(value) => HeaderValue::try_from(value).ok()?,
     };
     Some((name, value))
+}
+
+/// The value of `RateLimit-Policy`. Most requests of a thread are under one policy, so the last value is kept: a copy of it costs less
+/// than reading each byte of a new one.
+fn quota(value: String) -> Option<HeaderValue> {
+    thread_local! {
+        static LAST: RefCell<HeaderValue> = const { RefCell::new(HeaderValue::from_static("")) };
+    }
+    LAST.with_borrow_mut(|last| {
+        if last.as_bytes() != value.as_bytes() {
+            *last = HeaderValue::try_from(value).ok()?;
+        }
+        Some(last.clone())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_policy_has_its_own_quota_in_turn() {
+        for quota in ["\"a\";q=5;w=30", "\"b\";q=5;w=30", "\"b\";q=5;w=30", "\"a\";q=5;w=30"] {
+            let (name, value) = header(("ratelimit-policy", quota.to_owned().into())).unwrap();
+            assert_eq!((name.as_str(), value.to_str().unwrap()), ("ratelimit-policy", quota));
+        }
+        assert!(header(("ratelimit-policy", "a\nb".to_owned().into())).is_none());
+    }
 }

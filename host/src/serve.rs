@@ -172,6 +172,7 @@ async fn sweep(server: Arc<Server>) {
         ticks.tick().await;
         let in_force = server.swap.in_force();
         in_force.store.announce(&in_force.policies);
+        server.note_uncounted(&in_force.store);
         in_force.store.sweep(clock::now());
         server.log.flush();
     }

@@ -11,7 +11,7 @@ use crate::answer::problem::answer_json;
 use crate::answer::{CheckResult, Outcome};
 use crate::plan::pass_on;
 use crate::response::{Headers, Response};
-use crate::served::{Pass, Served};
+use crate::served::Pass;
 
 /// What a request behind middleware was granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,22 +43,24 @@ impl Granted {
 /// Answers a call of `POST /v1/admit`.
 pub(crate) fn answer(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
     let metering = result.asked.is_of_reservation().then(Arc::default); // middleware has its own
-    let served = pass_on(Pass::default(), result, form, metering.as_ref());
-    answer_json(200, json(result, Granted::of(result.asked, result.outcome), &served))
+    let mut pass = Pass::default();
+    let refused = pass_on(&mut pass, result, form, metering.as_ref()).err();
+    let admitted = refused.as_ref().map_or(Ok(&pass), Err);
+    answer_json(200, json(result, Granted::of(result.asked, result.outcome), admitted))
 }
 
-fn json(result: &CheckResult<'_>, granted: Granted, served: &Served) -> String {
+fn json(result: &CheckResult<'_>, granted: Granted, admitted: Result<&Pass, &Response>) -> String {
     object(|it| {
         it.field("policy", result.policy().name());
-        match served {
-            Served::Response(response) => {
+        match admitted {
+            Err(response) => {
                 headers(&response.headers, it);
                 it.object("refusal", |it| {
                     it.field("status", u64::from(response.status));
                     it.field("body", response.body.as_str());
                 });
             }
-            Served::Pass(pass) => {
+            Ok(pass) => {
                 headers(&pass.headers, it);
                 if let Some(lease) = pass.leases.first() {
                     it.object("lease", |it| {

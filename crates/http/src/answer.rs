@@ -19,6 +19,9 @@ pub enum Outcome {
     Decided(Verdict),
     /// The store did not answer, for this reason. The policy's `on_error` decides.
     Unavailable(String),
+    /// The store answered, but it holds something else than a state of the policy. The text says what. The policy's `on_error` decides, on
+    /// this key alone.
+    Unreadable(String),
 }
 
 /// An operation that a caller asked for, and its outcome.
@@ -73,7 +76,7 @@ impl CheckResult<'_> {
     pub(crate) fn passes(&self) -> bool {
         match self.outcome {
             Outcome::Decided(verdict) => verdict.decision.is_allowed() || self.policy().is_shadow(),
-            Outcome::Unavailable(_) => {
+            Outcome::Unavailable(_) | Outcome::Unreadable(_) => {
                 self.policy().on_error() == OnError::Open || self.policy().is_shadow()
             }
         }

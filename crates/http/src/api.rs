@@ -6,6 +6,7 @@ pub(crate) mod policies;
 mod query;
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,10 +18,10 @@ use crate::answer::json::object;
 use crate::answer::problem::{Problem, answer_json, answer_text};
 use crate::head::Head;
 use crate::key::{self, FoundKey};
-use crate::plan::Keyless;
+use crate::plan::{Keyless, Planned};
 use crate::response::Response;
 use crate::served::Served;
-use crate::state::{Server, State, Unread, Watched};
+use crate::state::{Server, State, Watched};
 use call::{Call, find};
 use idempotency::IdempotencyKey;
 use policies::{PolicyCall, UnreadChange};
@@ -53,7 +54,7 @@ pub(crate) fn begin(
     }
     let with_body = |call| {
         let key = if head.method == "POST" { IdempotencyKey::of(head)? } else { None };
-        Ok(State::Body(Unread::Call(call, key), Arc::clone(policies)))
+        Ok(State::Call(call, key.map(Box::new), Arc::clone(policies)))
     };
     match route {
         Route::Health => answered(answer_json(200, "{\"status\":\"ok\"}".to_string())),
@@ -74,12 +75,12 @@ pub(crate) fn begin(
             if head.method == "PUT" {
                 return with_body(Call::Renew(lease));
             }
-            query::release(policies, head, &lease).map(State::Decide)
+            query::release(policies, head, &lease).map(Planned::Once).map(State::Decide)
         }
         Route::Policies(route) => begin_policies(route, server, head),
         Route::Override { policy, key } => {
             let change = UnreadChange::of_override(head, named(policy, key)?)?;
-            Ok(State::Body(Unread::Change(change), Arc::clone(policies)))
+            Ok(State::Edit(Box::new(change)))
         }
         Route::Key { policy, key } => {
             let posted = blocked(key).filter(|_| head.method == "POST");
@@ -89,7 +90,7 @@ pub(crate) fn begin(
                 let (policy, key) = policy_key;
                 return with_body(Call::Block(policy, key));
             }
-            query::key(policies, head, policy_key, random).map(State::Decide)
+            query::key(policies, head, policy_key, random).map(Planned::Once).map(State::Decide)
         }
     }
 }
@@ -99,16 +100,17 @@ fn begin_policies(
     server: &Server<'_>,
     head: &Head<'_>,
 ) -> Result<State, Response> {
-    let with_body = |change| State::Body(Unread::Change(change), Arc::clone(server.policies));
+    let with_body = |change| State::Edit(Box::new(change));
+    let call = |call| State::Change(Box::new(call));
     Ok(match route {
         PolicyRoute::InForce if head.method != "PUT" => {
             return answered(policies::show(server.policies, server.revision));
         }
         PolicyRoute::InForce => with_body(UnreadChange::put(head)?),
         PolicyRoute::Restore => with_body(UnreadChange::restore(head)?),
-        PolicyRoute::History => State::Change(PolicyCall::History),
-        PolicyRoute::Overrides => State::Change(PolicyCall::Overrides),
-        PolicyRoute::File => State::Change(policies::file(head)?),
+        PolicyRoute::History => call(PolicyCall::History),
+        PolicyRoute::Overrides => call(PolicyCall::Overrides),
+        PolicyRoute::File => call(policies::file(head)?),
     })
 }
 

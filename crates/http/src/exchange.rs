@@ -1,5 +1,6 @@
 //! One request, from its head to its answer: a state machine that says what it lacks. The crate's page has the contract.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,15 +11,15 @@ use tidegate_gate::{Chance, Policy};
 
 use crate::answer::Outcome;
 use crate::answer::page;
-use crate::answer::problem::internal_error;
+use crate::answer::problem::{Problem, internal_error};
 use crate::api;
 use crate::api::policies::PolicyCall;
 use crate::gateway::{self, Begun};
-use crate::head::{BodyError, Head, NoKeys};
+use crate::head::{BodyError, Head, MAX_BODY_BYTES, NoKeys};
 use crate::key::token::Verify;
-use crate::plan::{Check, Keyed, Keyless};
+use crate::plan::{Check, Keyed, Keyless, Plan, Planned};
 use crate::response::{Headers, Response};
-use crate::served::Served;
+use crate::served::{Pass, Served};
 use crate::state::{Server, State, Watched};
 
 /// The next step of a request.
@@ -90,15 +91,30 @@ impl Exchange {
     #[must_use]
     #[inline(never)]
     pub fn of_key(policy: &Arc<Policy>, asked: &Keyed<'_>, random: Chance<'_>) -> Self {
-        let planned = Keyless::of_middleware(policy, asked).plan(Some(asked.key), random);
-        Self::begun(planned.map(State::from))
+        Self::begun(
+            Plan::of_middleware(policy, asked, random).map(Planned::Once).map(State::Decide),
+        )
+    }
+
+    /// Answers such a request in one call, if its store never waits: does what the steps of [`of_key`](Self::of_key) lead to.
+    ///
+    /// # Errors
+    /// Returns the response to a request that does not pass.
+    pub fn at_once(
+        policy: &Arc<Policy>,
+        asked: &Keyed<'_>,
+        random: Chance<'_>,
+        decide: impl FnOnce(&Check) -> Outcome,
+    ) -> Result<Pass, Response> {
+        let check = Check::of_middleware(policy, asked, random)?;
+        check.serve(asked, decide(&check))
     }
 
     /// Begins with a request on which several policies decide, all or nothing, whose keys are known: for middleware. Only the last
     /// one may have [payers](tidegate_gate::Limits::have_payers), because units that a payer has granted cannot come back.
     #[must_use]
     pub fn of_keys(asked: &[(&Arc<Policy>, Keyed<'_>)], random: Chance<'_>) -> Self {
-        Self::begun(Keyless::plan_of_all(asked, random).map(State::from))
+        Self::begun(Keyless::plan_of_all(asked, random).map(State::Decide))
     }
 
     fn begun(state: Result<State, Response>) -> Self {
@@ -114,11 +130,11 @@ impl Exchange {
             return Step::Done(self.shown(served));
         }
         match &self.state {
-            State::Body(..) => Step::Body,
+            State::Call(..) | State::Edit(_) => Step::Body,
             State::Copy(..) => Step::Copy,
-            State::Verify(verify, ..) => Step::Verify(verify),
-            State::Decide(plan) => Step::Decide(&plan.checks),
-            State::Several(several) => Step::Decide(several.checks()),
+            State::Verify(waiting) => Step::Verify(&waiting.0),
+            State::Decide(Planned::Once(plan)) => Step::Decide(&plan.checks),
+            State::Decide(Planned::Several(several)) => Step::Decide(several.checks()),
             State::Change(call) => Step::Change(call),
             State::Probe(_) => Step::Probe,
             State::Watch(what, clear) => Step::Watch { what: *what, clear: *clear },
@@ -132,10 +148,18 @@ impl Exchange {
     /// Goes on with the body, or with the reason why it could not be read.
     pub fn body(&mut self, body: Result<Vec<u8>, BodyError>, random: Chance<'_>) {
         self.go_on(|state| match state {
-            State::Body(unread, policies) => unread.read(&policies, body, random).into(),
+            State::Call(call, key, policies) => text_of(body)
+                .and_then(|body| call.read(&policies, &body, key.as_deref(), random))
+                .map(State::Decide)
+                .into(),
+            State::Edit(change) => text_of(body)
+                .and_then(|body| change.read(body))
+                .map(Box::new)
+                .map(State::Change)
+                .into(),
             State::Copy(key, mut keyless) => {
                 keyless.read(body);
-                keyless.plan(key.as_deref(), random).map(State::from).into()
+                keyless.plan(key.as_deref(), random).map(State::Decide).into()
             }
             other => other,
         });
@@ -145,8 +169,8 @@ impl Exchange {
     /// absent would let its request pass as another caller's.
     pub fn verified(&mut self, is_verified: Result<bool, NoKeys>, random: Chance<'_>) {
         self.go_on(|state| match state {
-            State::Verify(_, waiting) => {
-                let ([key, otherwise], keyless) = *waiting;
+            State::Verify(waiting) => {
+                let (_, [key, otherwise], keyless) = *waiting;
                 let key = is_verified.map(|is_verified| if is_verified { key } else { otherwise });
                 let key = key.map_err(Response::from);
                 key.and_then(|key| State::known(key, keyless, random)).into()
@@ -159,9 +183,9 @@ impl Exchange {
     #[inline(never)]
     pub fn decided(&mut self, outcomes: Vec<Outcome>) {
         self.go_on(|state| match state {
-            State::Decide(plan) => State::Done(plan.serve(outcomes)),
-            State::Several(several) => match several.decided(outcomes) {
-                ControlFlow::Continue(several) => State::Several(several),
+            State::Decide(Planned::Once(plan)) => State::Done(plan.serve(outcomes)),
+            State::Decide(Planned::Several(several)) => match several.decided(outcomes) {
+                ControlFlow::Continue(several) => State::Decide(Planned::Several(several)),
                 ControlFlow::Break(served) => State::Done(served),
             },
             other => other,
@@ -208,3 +232,30 @@ impl Exchange {
         }
     }
 }
+
+impl From<Result<Self, Response>> for State {
+    fn from(begun: Result<Self, Response>) -> Self {
+        begun.unwrap_or_else(|response| Self::Done(Served::Response(response)))
+    }
+}
+
+/// The body as text. A server may read U+FFFD in place of bytes that are not UTF-8, and may leave out a byte order mark, as
+/// the runtimes of JavaScript do; so the first is refused in every server, and the second is left out.
+fn text_of(body: Result<Vec<u8>, BodyError>) -> Result<String, Response> {
+    let body = match body {
+        Ok(body) if body.len() <= MAX_BODY_BYTES => body,
+        Ok(body) => return Err(BodyError::TooLarge(body.len()).response()),
+        Err(error) => return Err(error.response()),
+    };
+    match String::from_utf8(body) {
+        Ok(mut text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
+            let marks = text.len().saturating_sub(text.trim_start_matches('\u{feff}').len());
+            text.drain(..marks);
+            Ok(text)
+        }
+        _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.into())),
+    }
+}
+
+const NOT_UTF_8: &str = "expected a body in UTF-8 without U+FFFD, which often stands for bytes that are not UTF-8; \
+     JSON can write it as `\\ufffd`";

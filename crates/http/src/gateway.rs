@@ -70,12 +70,13 @@ fn by(
     let client = key::client_address(gateway, head).map(|client| client.to_string());
     let headers = cross_origin::of_passed(route);
     let pass = Pass { url, client, headers, own_fields: fields.to_vec(), ..Pass::default() };
+    let pass = Box::new(pass);
     let is_free = || !route.counts_preflights() && cross_origin::preflight(head).is_some();
     let Some(policies) = route.policies().split_first().filter(|_| !is_free()) else {
         return Ok(State::Done(Served::Pass(pass)));
     };
     let found = |policy: &Policy| key::find(gateway, policy, head);
-    let keyless = Keyless::of_route(policies, route, head, Box::new(pass), found);
+    let keyless = Keyless::of_route(policies, route, head, pass, found);
     State::of_key(found(policies.0.policy()), keyless, random)
 }
 

@@ -84,9 +84,11 @@ pub enum KeysAs<'s> {
 impl Limited {
     /// Counts a check that was refused, or that the store did not decide.
     pub fn count(&mut self, check: &Check, outcome: &Outcome, now: Timestamp) {
+        let outcome = &*check.said(outcome);
         let why = match outcome {
             Outcome::Decided(verdict) => verdict.degraded.then_some(BY_SHARE),
             Outcome::Unavailable(why) => Some(why.as_str()),
+            Outcome::Unreadable(_) => None,
         };
         if let Some(why) = why {
             self.failure = Some(Failure { at: now, why: why.to_string(), cause: None });

@@ -1,15 +1,18 @@
 //! The counters of a server, and the text in which Prometheus reads them.
 
+mod reserved;
+
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidegate_gate::{Effect, OnError, Operation, Policies, Softness};
+use tidegate_gate::{Effect, OnError, Operation, Policies, Policy, Softness};
 
 use crate::answer::Outcome;
 use crate::plan::Check;
+use reserved::Reserved;
 
 /// The outcomes of a check, in the order of their counters.
 const OUTCOMES: [&str; 4] = ["allowed", "refused", "shadow_refused", "error"];
@@ -25,6 +28,16 @@ struct Counters {
     warned: AtomicU64,
     /// The checks that the store did not decide.
     on_error: [AtomicU64; ON_ERROR.len()],
+    reserved: Reserved,
+}
+
+/// A policy with its counters.
+#[derive(Debug)]
+struct Counting {
+    name: String,
+    /// Whether it takes reservations.
+    reserves: bool,
+    counters: Arc<Counters>,
 }
 
 /// Counters for the decisions of a server. Only names of policies become labels, so their number is bounded.
@@ -42,7 +55,7 @@ struct Counters {
 #[derive(Debug)]
 pub struct Metrics {
     /// By the names of the policies, sorted.
-    policies: Vec<(String, Arc<Counters>)>,
+    policies: Vec<Counting>,
     /// Stored policies that could not be used.
     ignored: Arc<AtomicU64>,
     /// Whether the store did not answer last.
@@ -66,8 +79,9 @@ impl<'a> Counted<'a> {
     /// `None` if the operation is not a check that may consume something.
     #[must_use]
     pub fn of(check: &'a Check, outcome_of: &Outcome) -> Option<Self> {
-        let soft = softness(check, outcome_of);
-        let (place, cost) = counted(check, outcome_of, soft)?;
+        let said = check.said(outcome_of);
+        let soft = softness(check, &said);
+        let (place, cost) = counted(check, &said, soft)?;
         let (policy, outcome) = (check.resolved().policy().name(), OUTCOMES.get(place)?);
         Some(Self { policy, outcome, cost, warned: soft.warns() })
     }
@@ -81,9 +95,9 @@ fn softness(check: &Check, outcome: &Outcome) -> Softness {
 }
 
 fn counted(check: &Check, outcome: &Outcome, soft: Softness) -> Option<(usize, u64)> {
-    let Operation::Decide(request) = check.operation() else { return None };
+    let Operation::Decide(request) = check.asked.wanted() else { return None };
     let place = match outcome {
-        Outcome::Unavailable(_) => 3,
+        Outcome::Unavailable(_) | Outcome::Unreadable(_) => 3,
         Outcome::Decided(verdict) if verdict.effect == Effect::OtherRequest => return None,
         Outcome::Decided(verdict) if verdict.decision.is_allowed() => {
             if soft.would_refuse() {
@@ -101,7 +115,7 @@ fn counted(check: &Check, outcome: &Outcome, soft: Softness) -> Option<(usize, u
 /// The place of the answer of `on_error`; `None` if the store has decided.
 fn by_on_error(check: &Check, outcome: &Outcome) -> Option<usize> {
     match outcome {
-        Outcome::Unavailable(_) => {
+        Outcome::Unavailable(_) | Outcome::Unreadable(_) => {
             let policy = check.resolved().policy();
             Some(if policy.on_error() == OnError::Open || policy.is_shadow() { 0 } else { 1 })
         }
@@ -120,33 +134,41 @@ impl Metrics {
             let known = earlier.and_then(|earlier| earlier.of(name));
             known.map_or_else(Arc::default, Arc::clone)
         };
-        let policies = policies.all().iter().map(|policy| policy.name());
+        let counting = |policy: &Arc<Policy>| Counting {
+            name: policy.name().to_string(),
+            reserves: policy.reservations().is_some(),
+            counters: counters(policy.name()),
+        };
         Self {
-            policies: policies.map(|name| (name.to_string(), counters(name))).collect(),
+            policies: policies.all().iter().map(counting).collect(),
             ignored: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.ignored)),
             failing: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.failing)),
         }
     }
 
+    fn policy(&self, name: &str) -> Option<&Counting> {
+        let place = self.policies.binary_search_by(|own| own.name.as_str().cmp(name));
+        place.ok().and_then(|place| self.policies.get(place))
+    }
+
     fn of(&self, name: &str) -> Option<&Arc<Counters>> {
-        let place = self.policies.binary_search_by(|(own, _)| own.as_str().cmp(name));
-        place.ok().and_then(|place| self.policies.get(place)).map(|(_, counters)| counters)
+        self.policy(name).map(|own| &own.counters)
     }
 
     /// Counts a check. Returns whether [`Limited`](crate::Limited) counts it too, because it did not just pass.
     pub fn count(&self, check: &Check, outcome: &Outcome) -> bool {
+        let outcome = &*check.said(outcome);
         let failing = match outcome {
             Outcome::Unavailable(_) => true,
-            Outcome::Decided(verdict) => verdict.degraded,
+            Outcome::Unreadable(_) => false,
+            Outcome::Decided(verdict) => {
+                self.count_reservation(check.resolved(), &check.asked.wanted(), verdict);
+                verdict.degraded
+            }
         };
         self.set_failing(failing);
-        self.add(check, outcome) > 0 || failing
-    }
-
-    /// Counts a check that the store did not decide although it answered: what it holds is no state.
-    pub fn count_unreadable(&self, check: &Check, outcome: &Outcome) {
-        self.set_failing(false);
-        self.add(check, outcome);
+        let is_unreadable = matches!(outcome, Outcome::Unreadable(_));
+        self.add(check, outcome) > 0 && !is_unreadable || failing
     }
 
     fn set_failing(&self, failing: bool) {
@@ -194,27 +216,28 @@ impl Metrics {
         let mut text = String::new();
         let help = "Checks by policy and outcome. Each isolate of a Worker counts for itself";
         head(&mut text, "decisions_total", help, "counter");
-        for (name, counters) in &self.policies {
+        for Counting { name, counters, .. } in &self.policies {
             let labels = alloc::format!("policy=\"{name}\",outcome");
             counted_each(&mut text, "decisions_total", &labels, (&OUTCOMES, &counters.outcomes));
         }
         let help = "Checks that found a limit used as far as its warn_at";
         head(&mut text, "warnings_total", help, "counter");
-        for (name, counters) in &self.policies {
+        for Counting { name, counters, .. } in &self.policies {
             let count = counters.warned.load(Ordering::Relaxed);
             let _ = writeln!(text, "tidegate_warnings_total{{policy=\"{name}\"}} {count}");
         }
         let help = "Checks that the store did not decide, by the answer of the policy's on_error";
         head(&mut text, "on_error_total", help, "counter");
-        for (name, counters) in &self.policies {
+        for Counting { name, counters, .. } in &self.policies {
             let labels = alloc::format!("policy=\"{name}\",answer");
             counted_each(&mut text, "on_error_total", &labels, (&ON_ERROR, &counters.on_error));
         }
+        self.write_reservations(&mut text);
         head(&mut text, "local_answers_total", "Answers without asking the store", "counter");
         each(&mut text, "local_answers_total", "kind", local.iter().copied());
         head(&mut text, "policies_version", "The revision of the policies in force", "gauge");
         let _ = writeln!(text, "tidegate_policies_version {version}");
-        let help = "Stored policies that could not be used, so that earlier ones stayed in force";
+        let help = "Policy files that could not be used, edited or stored, so that earlier ones stayed in force";
         head(&mut text, "policies_ignored_total", help, "counter");
         let ignored = self.ignored.load(Ordering::Relaxed);
         let _ = writeln!(text, "tidegate_policies_ignored_total {ignored}");

@@ -1,5 +1,6 @@
 //! The checks of a request, and what becomes of the request by their outcomes.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -31,6 +32,7 @@ pub(crate) struct Plan {
 }
 
 /// How the checks of a request are decided.
+#[derive(Debug)]
 pub(crate) enum Planned {
     /// At once.
     Once(Plan),
@@ -66,8 +68,8 @@ pub(crate) enum Form {
         /// Words the answer. A function, because a program without the API then has no JSON of admissions in it.
         answer: fn(&CheckResult<'_>, Option<OlderForm>) -> Response,
     },
-    /// The request passes, with the header fields in this form, or gets a refusal. `None` stands for a default [`Pass`].
-    Pass(Option<Box<Pass>>, FieldForm),
+    /// The request passes, with the header fields in this form, or gets a refusal.
+    Pass(Box<Pass>, FieldForm),
 }
 
 /// The form of the fields about limits.
@@ -156,20 +158,11 @@ impl Keyless {
         });
         Self {
             wants: wants(first),
-            form: Form::Pass(Some(pass), FieldForm::default()),
+            form: Form::Pass(pass, FieldForm::default()),
             metering,
             estimate,
             others,
         }
-    }
-
-    /// A request that passes to the rest of its process.
-    pub(crate) fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
-        let Keyed { form: older, reserves, is_one_of_several, .. } = *asked;
-        let wants = Wants::of_middleware(policy, asked);
-        let metering = reserves.then(Arc::default); // the middleware has its own
-        let form = Form::Pass(None, FieldForm { older, is_one_of_several });
-        Self { wants, form, metering, estimate: None, others: None }
     }
 
     /// A request that passes to the rest of its process if each of these policies grants it.
@@ -178,13 +171,12 @@ impl Keyless {
         random: Chance<'_>,
     ) -> Result<Planned, Response> {
         if let [(policy, asked)] = all {
-            return Self::of_middleware(policy, asked).plan(Some(asked.key), random);
+            return Plan::of_middleware(policy, asked, random).map(Planned::Once);
         }
         let older = all.first().and_then(|(_, asked)| asked.form);
-        let form = Form::Pass(None, FieldForm { older, is_one_of_several: true });
-        let checks = all.iter().map(|(policy, asked)| {
-            Wants::of_middleware(policy, asked).check(asked.key, None, &mut *random)
-        });
+        let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several: true });
+        let checks =
+            all.iter().map(|(policy, asked)| Check::of_middleware(policy, asked, &mut *random));
         let checks: Vec<Check> = checks.collect::<Result<_, _>>()?;
         Ok(Planned::Several(Several::new(checks, form, Some(Arc::default()))))
     }
@@ -238,13 +230,6 @@ impl Keyless {
 }
 
 impl Wants {
-    fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
-        let Keyed { cost, class, signal_ppm, reserves, .. } = *asked;
-        let signal_ppm = signal_ppm.map(|signal| Bounded::clamped(signal.into()));
-        let ask = ask_of(reserves, cost.map(Bounded::clamped), class.map(String::from), signal_ppm);
-        Self { policy: Arc::clone(policy), ask }
-    }
-
     fn check(
         self,
         key: &str,
@@ -255,9 +240,7 @@ impl Wants {
         if let (Ask::Reserve(form), Some(estimate)) = (&mut ask, estimate) {
             form.cost = Some(Bounded::clamped(estimate));
         }
-        let asked = ask.resolve(&policy, key, random);
-        let asked = asked.map_err(|error| problem::of(&error, ""))?;
-        Ok(Check { asked, now: None, draw: None })
+        Check::of(ask, &policy, key, random)
     }
 }
 
@@ -285,6 +268,37 @@ fn without_key(policy: &Policy, form: &Form) -> Response {
 }
 
 impl Check {
+    fn of(ask: Ask, policy: &Arc<Policy>, key: &str, random: Chance<'_>) -> Result<Self, Response> {
+        let asked = ask.resolve(policy, key, random).map_err(|error| problem::of(&error, ""))?;
+        Ok(Self { asked, now: None, draw: None })
+    }
+
+    pub(crate) fn of_middleware(
+        policy: &Arc<Policy>,
+        asked: &Keyed<'_>,
+        random: Chance<'_>,
+    ) -> Result<Self, Response> {
+        let Keyed { key, cost, class, signal_ppm, reserves, .. } = *asked;
+        let signal_ppm = signal_ppm.map(|signal| Bounded::clamped(signal.into()));
+        let ask = ask_of(reserves, cost.map(Bounded::clamped), class.map(String::from), signal_ppm);
+        Self::of(ask, policy, key, random)
+    }
+
+    /// What becomes of a request that passes to the rest of its process, given the outcome of its only check. It is not that of an
+    /// earlier request, because a [`Keyed`] has no idempotency key.
+    ///
+    /// # Errors
+    /// Returns the response to a request that does not pass.
+    pub(crate) fn serve(&self, asked: &Keyed<'_>, mut outcome: Outcome) -> Result<Pass, Response> {
+        let Keyed { form, reserves, is_one_of_several, .. } = *asked;
+        self.say(&mut outcome);
+        let result = CheckResult { asked: &self.asked, outcome: &outcome, is_one_of_several };
+        let metering = reserves.then(Arc::default); // the middleware has its own
+        let mut pass = Pass::default();
+        pass_on(&mut pass, &result, form, metering.as_ref())?;
+        Ok(pass)
+    }
+
     /// The policy, limits and canonical key of the check.
     #[must_use]
     pub const fn resolved(&self) -> &Resolved {
@@ -318,7 +332,7 @@ impl Check {
     pub fn undone(&self, outcome: &Outcome) -> Vec<Self> {
         let verdict = match outcome {
             Outcome::Decided(verdict) => Some(verdict),
-            Outcome::Unavailable(_) => None,
+            Outcome::Unavailable(_) | Outcome::Unreadable(_) => None,
         };
         let undone = self.asked.undone(verdict).into_iter();
         undone.map(|asked| Self { asked, now: self.now, draw: None }).collect()
@@ -336,24 +350,45 @@ impl Check {
     }
 
     /// What the caller is told of an outcome.
-    pub(crate) fn said(&self, outcome: Outcome) -> Outcome {
-        match outcome {
-            Outcome::Decided(verdict) => Outcome::Decided(self.asked.said(verdict)),
-            unavailable => unavailable,
+    pub(crate) fn said<'o>(&self, outcome: &'o Outcome) -> Cow<'o, Outcome> {
+        let mut said = Cow::Borrowed(outcome);
+        if self.asked.costs_too_much() {
+            self.say(said.to_mut());
+        }
+        said
+    }
+
+    /// Makes of an outcome what the caller is told.
+    pub(crate) fn say(&self, outcome: &mut Outcome) {
+        if let Outcome::Decided(verdict) = outcome
+            && self.asked.costs_too_much()
+        {
+            *verdict = self.asked.said(verdict.clone());
         }
     }
 }
 
 impl Plan {
+    /// A request that passes to the rest of its process.
+    pub(crate) fn of_middleware(
+        policy: &Arc<Policy>,
+        asked: &Keyed<'_>,
+        random: Chance<'_>,
+    ) -> Result<Self, Response> {
+        let Keyed { form: older, reserves, is_one_of_several, .. } = *asked;
+        let check = Check::of_middleware(policy, asked, random)?;
+        let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several });
+        let metering = reserves.then(Arc::default); // the middleware has its own
+        Ok(Self { checks: [check].into(), form, metering })
+    }
+
     /// What becomes of the request, given the outcome of each check.
-    pub(crate) fn serve(self, outcomes: Vec<Outcome>) -> Served {
+    pub(crate) fn serve(self, mut outcomes: Vec<Outcome>) -> Served {
         let Self { checks, form, metering } = self;
         if outcomes.len() != checks.len() {
             return Served::Response(internal_error("not every check was decided".to_string()));
         }
-        let outcomes =
-            outcomes.into_iter().zip(&checks).map(|(outcome, check)| check.said(outcome));
-        let outcomes: Vec<Outcome> = outcomes.collect();
+        outcomes.iter_mut().zip(&checks).for_each(|(outcome, check)| check.say(outcome));
         let is_of_another = |outcome: &Outcome| matches!(outcome, Outcome::Decided(verdict) if verdict.effect == Effect::OtherRequest);
         if outcomes.iter().any(is_of_another) {
             let detail = "`idempotency-key`: expected the request for which this key was used first, or a new key; found \
@@ -366,9 +401,9 @@ impl Plan {
         });
         let result = if results.len() == 1 { results.clone().next() } else { None };
         match (form, result) {
-            (Form::Pass(pass, form), Some(result)) => {
-                let pass = pass.map_or_else(Pass::default, |pass| *pass);
-                pass_on(pass, &result, form.older, metering.as_ref())
+            (Form::Pass(mut pass, form), Some(result)) => {
+                let passes = pass_on(&mut pass, &result, form.older, metering.as_ref());
+                passes.map_or_else(Served::Response, |()| Served::Pass(pass))
             }
             (Form::Admission { form, answer, .. }, Some(result)) => {
                 Served::Response(answer(&result, form.older))
@@ -384,7 +419,7 @@ impl Plan {
 fn single(result: &CheckResult<'_>, json: fn(&CheckResult<'_>) -> String) -> Response {
     match result.outcome {
         // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
-        Outcome::Unavailable(reason)
+        Outcome::Unavailable(reason) | Outcome::Unreadable(reason)
             if matches!(result.asked.operation(), Operation::Block(_) | Operation::Reset(_)) =>
         {
             Problem::ReducedCapacity.response(reason.clone())
@@ -405,7 +440,9 @@ pub(crate) fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Respons
         Outcome::Decided(verdict) => {
             problem::refused(result, verdict, headers::retry_after(result, verdict))
         }
-        Outcome::Unavailable(reason) => problem::unavailable(result, reason.clone()),
+        Outcome::Unavailable(reason) | Outcome::Unreadable(reason) => {
+            problem::unavailable(result, reason.clone())
+        }
     };
     if let Outcome::Decided(verdict) = result.outcome {
         headers::add(&mut response.headers, result, verdict, form);
@@ -413,14 +450,18 @@ pub(crate) fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Respons
     response
 }
 
+/// Notes what the request is granted.
+///
+/// # Errors
+/// Returns the response to a request that does not pass.
 pub(crate) fn pass_on(
-    mut pass: Pass,
+    pass: &mut Pass,
     result: &CheckResult<'_>,
     form: Option<OlderForm>,
     metering: Option<&Arc<Metering>>,
-) -> Served {
+) -> Result<(), Response> {
     if !result.passes() {
-        return Served::Response(gate(result, form));
+        return Err(gate(result, form));
     }
     if let Outcome::Decided(verdict) = result.outcome {
         headers::add(&mut pass.headers, result, verdict, form);
@@ -429,5 +470,5 @@ pub(crate) fn pass_on(
     let reservation =
         metering.and_then(|metering| Reservation::of(metering, result.asked, result.outcome));
     pass.reservations.extend(reservation);
-    Served::Pass(pass)
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What becomes of a request.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ pub enum Served {
     /// The request gets this response.
     Response(Response),
     /// The request passes to the upstream.
-    Pass(Pass),
+    Pass(Box<Pass>),
 }
 
 /// A request that passes.

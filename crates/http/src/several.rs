@@ -137,8 +137,9 @@ impl Several {
 
     /// Lets those be asked first that would refuse.
     fn looked(&mut self, outcomes: Vec<Outcome>) {
-        for (one, outcome) in self.checks.iter_mut().zip(outcomes) {
-            one.outcome = Some(one.check.said(outcome));
+        for (one, mut outcome) in self.checks.iter_mut().zip(outcomes) {
+            one.check.say(&mut outcome);
+            one.outcome = Some(outcome);
         }
         let passes = |place: &usize| self.checks.get(*place).is_some_and(OneOf::passes);
         self.later = last_where(mem::take(&mut self.later), passes).into();
@@ -147,7 +148,8 @@ impl Several {
 
     fn asked(&mut self, place: usize, outcomes: Vec<Outcome>) {
         let Some(one) = self.checks.get_mut(place) else { return };
-        one.outcome = outcomes.into_iter().next().map(|outcome| one.check.said(outcome));
+        one.outcome = outcomes.into_iter().next();
+        one.outcome.iter_mut().for_each(|outcome| one.check.say(outcome));
         one.has_passed = one.passes();
         match one.has_passed {
             true => self.ask_next(),
@@ -171,10 +173,7 @@ impl Several {
     fn pass(self) -> Served {
         let Self { checks, form, metering, .. } = self;
         match form {
-            Form::Pass(pass, _) => {
-                let pass = pass.map_or_else(Pass::default, |pass| *pass);
-                Served::Pass(passed(pass, &checks, metering.as_ref()))
-            }
+            Form::Pass(pass, _) => Served::Pass(passed(pass, &checks, metering.as_ref())),
             _ => Served::Response(all_or_nothing(&checks, None)),
         }
     }
@@ -197,7 +196,7 @@ impl Several {
     }
 }
 
-fn passed(mut pass: Pass, checks: &[OneOf], metering: Option<&Arc<Metering>>) -> Pass {
+fn passed(mut pass: Box<Pass>, checks: &[OneOf], metering: Option<&Arc<Metering>>) -> Box<Pass> {
     for one in checks {
         let Some(result @ CheckResult { asked, outcome, .. }) = one.result() else { continue };
         if let Outcome::Decided(verdict) = outcome {

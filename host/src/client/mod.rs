@@ -49,11 +49,11 @@ use remote::Remote;
 
 /// Asks a store or a server for decisions. A clone shares the connections.
 #[derive(Clone, Debug)]
-pub struct Client(Place);
+pub struct Client(Backend);
 
 /// Where decisions are made.
 #[derive(Clone, Debug)]
-enum Place {
+enum Backend {
     Store(Arc<Local>),
     Server(Arc<Remote>),
 }
@@ -62,7 +62,7 @@ impl Client {
     /// A client that decides by these policies in a store.
     #[must_use]
     pub fn of_store(store: impl Into<Arc<Store>>, policies: impl Into<Arc<Policies>>) -> Self {
-        Self(Place::Store(Arc::new(Local::new(store.into(), policies.into()))))
+        Self(Backend::Store(Arc::new(Local::new(store.into(), policies.into()))))
     }
 
     /// A client of the server at this URL, such as `https://limiter.example`. It connects at the first call, and keeps
@@ -71,7 +71,7 @@ impl Client {
     /// # Errors
     /// Fails if the URL is none of HTTP or HTTPS, if a token cannot be sent, or if TLS finds no certificates of this machine.
     pub fn of_server(url: &str, options: ClientOptions) -> Result<Self, ClientError> {
-        Ok(Self(Place::Server(Arc::new(Remote::new(url, options)?))))
+        Ok(Self(Backend::Server(Arc::new(Remote::new(url, options)?))))
     }
 
     /// Decides on a request, which is then taken.
@@ -159,7 +159,7 @@ impl Client {
     /// Sends a call that decides, so that `on_error` decides if nobody answers.
     async fn decide(&self, sent: Sent<'_>, call: &Call<'_>) -> Result<Answer, ClientError> {
         match (self.send(sent).await, &self.0) {
-            (Err(ClientError::Away(why)), Place::Server(remote)) => {
+            (Err(ClientError::Away(why)), Backend::Server(remote)) => {
                 Ok(Answer::degraded(call.policy(), remote.passes(call.policy()), why))
             }
             (answer, _) => answer,
@@ -168,8 +168,8 @@ impl Client {
 
     async fn send(&self, sent: Sent<'_>) -> Result<Answer, ClientError> {
         let reply = match &self.0 {
-            Place::Store(local) => local.send(&sent).await,
-            Place::Server(remote) => Remote::send(remote, &sent).await?,
+            Backend::Store(local) => local.send(&sent).await,
+            Backend::Server(remote) => Remote::send(remote, &sent).await?,
         };
         reply.answer()
     }

@@ -18,7 +18,9 @@ use super::{PolicyFile, RedisFiles, calendars, say};
 
 /// Validate the policy file and describe it, or decide on one request
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "tidegate check [--policies FILE] [OPTIONS]",
+    after_help = "\
 Exit codes:
   0  the file is valid; with --key, the request is allowed
   1  the request is refused
@@ -27,7 +29,8 @@ Exit codes:
 Examples:
   tidegate check --policies policies.toml
   tidegate check --policies policies.toml --compile
-  tidegate check --policy login --key user:42 --cost 2 --redis redis://127.0.0.1:6379")]
+  tidegate check --policy login --key user:42 --cost 2 --redis redis://127.0.0.1:6379"
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,

@@ -15,11 +15,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueEnum};
+use tidegate::store::Redis;
 use toml::{Table, Value};
 
 pub(crate) use self::variables::unknown_variables;
 use super::log::LogFormat;
-use super::{say, serve, without_password};
+use super::{say, serve};
 
 /// Show the options of the server that hold, and where each comes from: flag, environment, file or default
 #[derive(clap::Args)]
@@ -214,7 +215,7 @@ fn shown(matches: &ArgMatches, arg: &Arg) -> Option<String> {
     let value = values().next()?;
     Some(match arg.get_long() {
         Some(long) if SECRETS.contains(&long) => "\"…\"".to_owned(),
-        Some("redis") => Value::String(without_password(&value)).to_string(),
+        Some("redis") => Value::String(Redis::without_password(&value)).to_string(),
         _ if values().count() > 1 => {
             Value::Array(values().map(|value| Value::String(value.into_owned())).collect())
                 .to_string()

@@ -69,8 +69,8 @@ pub(crate) fn store(
             format!("--max-memory {max_memory}, in equal parts for the {count} policies")
         });
     };
-    let redis =
-        Redis::new(url, options).with_context(|| format!("--redis {}", without_password(url)))?;
+    let redis = Redis::new(url, options)
+        .with_context(|| format!("--redis {}", Redis::without_password(url)))?;
     Ok(Store::Redis(Arc::new(redis)))
 }
 
@@ -95,77 +95,3 @@ pub(crate) fn say(line: &str) -> Result<()> {
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub(crate) struct OutputClosed;
-
-/// A URL to show to people. `…` replaces the parts that may contain a password: the part before the last `@`, the query, and
-/// what is no list of hosts, because an `@` may have been forgotten.
-pub(crate) fn without_password(url: &str) -> String {
-    let (place, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
-    if query.contains('@') {
-        return "…".to_owned(); // the `?` or the `@` may belong to the password
-    }
-    let query = query.get(..1).map_or(String::new(), |mark| format!("{mark}…"));
-    let is_scheme = |text: &str| text.bytes().all(|it| it.is_ascii_alphabetic() || it == b'+');
-    let (scheme, rest) = match place.split_once("://") {
-        Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
-        _ => (String::new(), place),
-    };
-    let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(_, hosts)| ("…@", hosts));
-    match hosts.split(',').all(is_host) {
-        true => format!("{scheme}{user}{hosts}{query}"),
-        false => format!("{scheme}…"),
-    }
-}
-
-/// Whether this may be `HOST`, `HOST:PORT` or, for a socket, nothing, and a path.
-fn is_host(text: &str) -> bool {
-    let (server, path) = text.split_once('/').unwrap_or((text, ""));
-    let (host, port) = match server.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (server, "0"),
-    };
-    let is_name = !host.contains(':') || host.starts_with('['); // an address of IPv6 has brackets
-    is_name && port.parse::<u16>().is_ok() && !path.contains(':')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_password;
-
-    #[test]
-    fn a_url_is_shown_without_its_password() {
-        for (url, shown) in [
-            ("redis://127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
-            ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
-            ("nonsense", "nonsense"),
-            ("", ""),
-            ("redis://user:secret@h:6379/2", "redis://…@h:6379/2"),
-            ("redis://user:sec@ret@h", "redis://…@h"),
-            ("redis://user:sec/ret@h", "redis://…@h"),
-            ("redis+unix:///run/redis.sock?db=2&pass=secret", "redis+unix:///run/redis.sock?…"),
-            ("unix:///run/redis.sock?pass=sec@ret", "…"),
-            ("redis://h?password=secret", "redis://h?…"),
-            ("redis://user:secret@h?password=secret", "redis://…@h?…"),
-            ("redis://h#secret", "redis://h#…"),
-            ("redis://user:sec?ret@h", "…"),
-            ("secret@h:6379", "…@h:6379"),
-            ("redis:secret@h:6379", "…@h:6379"),
-            ("secret@x://h", "…"),
-            ("redis://secret:127.0.0.1:17010", "redis://…"),
-            ("redis://:secret:127.0.0.1:17010/2?protocol=3", "redis://…"),
-            ("redis://sec/ret:127.0.0.1:17010", "redis://…"),
-            ("redis:secret:h:6379", "…"),
-            ("secret:h:6379", "…"),
-            ("rediss+cluster://secret:a:1,b:2", "rediss+cluster://…"),
-            ("redis+cluster://user:secret@a:1,user:secret:b:2", "redis+cluster://…"),
-            (
-                "redis+cluster://user:secret@a:1,[::1]:2,[::2]",
-                "redis+cluster://…@a:1,[::1]:2,[::2]",
-            ),
-            ("redis+sentinel://secret:a:1,b/mymaster/2", "redis+sentinel://…"),
-            ("redis+sentinel://a:1,b/mymaster/2", "redis+sentinel://a:1,b/mymaster/2"),
-            ("user:secret://x@h", "…@h"),
-        ] {
-            assert_eq!(without_password(url), shown, "{url}");
-        }
-    }
-}

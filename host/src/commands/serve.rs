@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use tidegate::serve::{Bounds, Reload, Service, Watch, serve};
-use tidegate::store::Store;
+use tidegate::store::{Redis, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
@@ -21,7 +21,9 @@ use prepared::{Prepared, beside, lock};
 
 /// Serve the decision API over HTTP
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "tidegate serve [--policies FILE] [OPTIONS]",
+    after_help = "\
 Calls:
   POST   /v1/check                           decide on a request, or on several
   GET    /v1/gate?policy=…&key=…             for proxies: 204, 429 or 503
@@ -65,7 +67,8 @@ Examples:
   TIDEGATE_TOKEN=secret tidegate serve --listen 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem
   tidegate serve --listen 127.0.0.1:8080 --listen '[::1]:8080'
   tidegate serve --redis rediss://redis.example.net:6379 --redis-ca ca.pem
-  curl http://127.0.0.1:8080/v1/check -d '{\"policy\":\"login\",\"key\":\"user:42\"}'")]
+  curl http://127.0.0.1:8080/v1/check -d '{\"policy\":\"login\",\"key\":\"user:42\"}'"
+)]
 pub(crate) struct Arguments {
     /// Read options from this TOML file: `NAME = VALUE`, with the names of the flags
     #[arg(long, value_name = "FILE")]
@@ -117,7 +120,7 @@ pub(crate) struct Arguments {
     server_timing: bool,
     /// The secret of the hashes that stand for keys in the log, so that several servers write the same hash of a key;
     /// random by default
-    #[arg(long, value_name = "SECRET", hide_env_values = true)]
+    #[arg(long, value_name = "SECRET", hide_env_values = true, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     log_secret: Option<String>,
     /// The form of the log on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
@@ -152,7 +155,7 @@ pub(crate) async fn run(arguments: Arguments, warnings: &[String]) -> Result<Exi
             () = &mut stop => return Ok(ExitCode::SUCCESS),
             answered = redis.ping() => if let Err(error) = answered {
                 // the server starts nevertheless: `on_error` decides until Redis answers
-                warn!("{error}");
+                warn!(kind = error.kind(), error = error.to_string(), "Redis does not answer"); // a field is escaped
             }
         }
     }
@@ -169,7 +172,7 @@ pub(crate) async fn run(arguments: Arguments, warnings: &[String]) -> Result<Exi
     say(&format!(
         "listening on {}, states in {}, policies {}, {}",
         urls.join(" and "),
-        arguments.redis.as_deref().map_or("memory".to_owned(), super::without_password),
+        arguments.redis.as_deref().map_or("memory".to_owned(), Redis::without_password),
         names.join(", "),
         files.tag()
     ))?;

@@ -6,7 +6,9 @@ use anyhow::{Result, bail};
 
 /// Not in this build: it was made without the feature `replay`
 #[derive(clap::Args)]
-#[command(after_help = "Example: cargo install tidegate --features replay")]
+#[command(
+    after_help = "Example, in a clone of the repository: cargo build -p tidegate --features replay"
+)]
 pub(crate) struct Arguments {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     _all: Vec<String>,
@@ -15,6 +17,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(command: &str) -> Result<ExitCode> {
     bail!(
         "`tidegate {command}`: expected a build with the feature `replay`, found one without it; \
-         `cargo install tidegate --features replay` makes one"
+         `cargo build -p tidegate --features replay` makes one"
     )
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 #[cfg(feature = "redis")]
 pub use redis_cluster::RedisCluster;
-pub use redis_server::RedisServer;
+pub use redis_server::{RedisServer, at_a_port};
 pub use workerd::{Workerd, WorkerdOptions};
 
 /// The folder of the workspace: the nearest folder at or above the current one that has `wrangler.toml`

@@ -1,12 +1,11 @@
 //! A private Redis Cluster.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 use ::redis::{Client, Cmd, FromRedisValue, cmd};
 use anyhow::{Context, Result, bail};
 
-use super::RedisServer;
+use super::{RedisServer, at_a_port};
 
 /// A private Redis Cluster, whose masters have all slots in equal parts. Its nodes listen on 127.0.0.1.
 #[derive(Debug)]
@@ -114,21 +113,17 @@ impl RedisCluster {
 /// The number of slots of a Cluster.
 const SLOTS: u16 = 16_384;
 
-/// Starts a node. It listens for clients on a free port, and for other nodes 10,000 ports higher: Redis 6.2 cannot be given
-/// another port for them.
+/// Starts a node. It listens for clients on a port, and for other nodes 10,000 ports higher: Redis 6.2 cannot be given another port for
+/// them.
 fn start_node(timeout: Duration) -> Result<(RedisServer, u16)> {
-    let start = || -> Result<_> {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let port = free.checked_sub(10_000).context("the system gives low ports")?;
+    at_a_port(|port| {
         let (port_text, timeout) = (port.to_string(), timeout.as_millis().to_string());
         let options = ["--cluster-enabled", "yes", "--bind", "127.0.0.1", "--port", &port_text];
         let times = ["--cluster-node-timeout", &timeout, "--cluster-replica-validity-factor", "0"];
         let replication = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
         let options = [&options[..], &times, &replication].concat();
         Ok((RedisServer::start_with(&options)?, port))
-    };
-    // another process may have taken a port in the meantime
-    (0..5).find_map(|_| start().ok()).map_or_else(start, Ok)
+    })
 }
 
 fn ask<T: FromRedisValue>(node: &RedisServer, command: &Cmd) -> Result<T> {

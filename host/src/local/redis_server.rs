@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,16 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Starts something at a random port of 11,000 to 20,999. This port, and the one 10,000 higher that a node of a Cluster also needs, are
+/// below those that Linux gives to connections: none of them has the port when a server starts again.
+///
+/// # Errors
+/// Returns the last error of `start`, which gets other ports after an error: another process may have the port.
+pub fn at_a_port<T>(start: impl Fn(u16) -> Result<T>) -> Result<T> {
+    let attempt = || start(11_000 + u16::try_from(RandomState::new().hash_one(()) % 10_000)?);
+    (0..5).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)
 }
 
 fn socket(folder: &TempDir) -> PathBuf {

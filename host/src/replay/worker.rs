@@ -35,12 +35,12 @@ pub struct Worker {
 
 #[derive(Deserialize)]
 struct Answers {
-    decisions: Vec<Answer>,
+    decisions: Vec<AnswerForm>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answer {
+enum AnswerForm {
     Decided {
         at_us: u64,
         would_allow: Option<bool>,
@@ -53,7 +53,7 @@ enum Answer {
 }
 
 /// What the Worker answered.
-struct Told {
+struct Answer {
     at: Timestamp,
     /// The decision that counts for a replay if the policy is in shadow, where every request passes.
     would_allow: Option<bool>,
@@ -86,7 +86,7 @@ impl Worker {
     fn check_that_time_is_honoured(&self, policies: &Policies) -> Result<()> {
         let policy = policies.all().first().context("no policy")?.name();
         let look = json!({ "policy": policy, "key": "whose clock?", "cost": 0, "now_us": 1 });
-        let Told { at, .. } = self.call("POST", "/v1/check", &look)?;
+        let Answer { at, .. } = self.call("POST", "/v1/check", &look)?;
         if at != Timestamp(1) {
             bail!(
                 "{}: the Worker ignores the times given to it: a replay needs a Worker with \
@@ -240,18 +240,18 @@ impl Worker {
         Ok(body)
     }
 
-    fn call(&self, method: &str, target: &str, body: &Value) -> Result<Told> {
+    fn call(&self, method: &str, target: &str, body: &Value) -> Result<Answer> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let text = self.send(method, target, &body)?;
         self.told(serde_json::from_str(&text).with_context(|| format!("{}: {text}", self.url))?)
     }
 
-    fn told(&self, answer: Answer) -> Result<Told> {
+    fn told(&self, answer: AnswerForm) -> Result<Answer> {
         match answer {
-            Answer::Decided { at_us, would_allow, decision } => {
-                Ok(Told { at: Timestamp(at_us), would_allow, decision })
+            AnswerForm::Decided { at_us, would_allow, decision } => {
+                Ok(Answer { at: Timestamp(at_us), would_allow, decision })
             }
-            Answer::Unavailable { degraded } => bail!("{}: {degraded}", self.url),
+            AnswerForm::Unavailable { degraded } => bail!("{}: {degraded}", self.url),
         }
     }
 
@@ -274,7 +274,7 @@ impl Worker {
 }
 
 /// The decision on an event, given the Worker's answer.
-fn said(event: &Event, Told { at, would_allow, decision }: Told) -> DecisionForm {
+fn said(event: &Event, Answer { at, would_allow, decision }: Answer) -> DecisionForm {
     let is_shadow = event.asked.resolved().policy().is_shadow();
     let allowed = would_allow.filter(|_| is_shadow).unwrap_or(decision.allowed);
     let decision = DecisionForm { allowed, ..decision };

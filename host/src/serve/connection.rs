@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,7 +22,7 @@ use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::options::Bounds;
 use super::server::Server;
@@ -51,6 +53,8 @@ struct Requests {
     server: Arc<Server>,
     first: Notify,
     begun: AtomicU64,
+    /// How many had an answer that not every stranger gets.
+    served: AtomicU64,
     under_way: AtomicUsize,
 }
 
@@ -59,18 +63,33 @@ pub(super) async fn talk(
     server: Arc<Server>,
     tls: Option<Arc<Tls>>,
     (stream, peer): (TcpStream, SocketAddr),
-    stopping: watch::Receiver<bool>,
+    mut stopping: watch::Receiver<bool>,
 ) {
     let Bounds { first_head_timeout, write_timeout, .. } = server.bounds;
     let first_head_by = Instant::now() + first_head_timeout;
+    let requests = Arc::new(Requests::new(server));
+    let mut first_byte = [0];
+    // a client that has sent nothing loses nothing; `readable` may be true although it has sent nothing
+    tokio::select! {
+        biased;
+        _ = stream.peek(&mut first_byte) => (),
+        _ = stopping.wait_for(|is| *is) => return,
+        () = sleep_until(first_head_by) => return,
+        () = requests.in_the_way() => return,
+    }
     let stream = Stream::new(stream, write_timeout);
-    let Some(tls) = tls else { return answer(server, stream, peer, stopping, first_head_by).await };
+    let Some(tls) = tls else {
+        return answer(requests, stream, peer, stopping, first_head_by).await;
+    };
     #[cfg(feature = "tls")]
     {
-        let handshake = tls.acceptor().get().accept(stream);
         // a client that fails the handshake or is too slow has nobody who would read an answer
-        if let Ok(Ok(stream)) = tokio::time::timeout_at(first_head_by, handshake).await {
-            answer(server, stream, peer, stopping, first_head_by).await;
+        let shaken = tokio::select! {
+            shaken = tls.acceptor().get().accept(stream) => shaken,
+            () = sleep_until(first_head_by) => return,
+        };
+        if let Ok(stream) = shaken {
+            answer(requests, stream, peer, stopping, first_head_by).await;
         }
     }
     #[cfg(not(feature = "tls"))]
@@ -78,21 +97,22 @@ pub(super) async fn talk(
 }
 
 async fn answer(
-    server: Arc<Server>,
+    requests: Arc<Requests>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     mut stopping: watch::Receiver<bool>,
     first_head_by: Instant,
 ) {
-    let Bounds { read_timeout, write_timeout, first_head_timeout, .. } = server.bounds;
-    let requests = Arc::new(Requests::new(server));
+    let Bounds { read_timeout, write_timeout, first_head_timeout, .. } = requests.server.bounds;
     let counted = Arc::clone(&requests);
     let service = service_fn(move |request: Request<Incoming>| {
         let under_way = UnderWay::new(&counted);
+        let (parts, body) = request.into_parts();
         async move {
-            let is_head = request.method() == Method::HEAD;
-            let mut answer = under_way.0.server.answer(peer, request).await;
-            if is_head && !answer.body.is_empty() {
+            // by reference: each future within a future would have room for a copy, and all of them are moved
+            let mut answer = under_way.0.server.answer(peer, &parts, body).await;
+            under_way.answered(&parts, answer.status);
+            if parts.method == Method::HEAD && !answer.body.is_empty() {
                 // hyper leaves the body out of HTTP/1 only
                 let length = take(&mut answer.body).len().to_string();
                 answer.headers.push(("content-length", length.into()));
@@ -104,6 +124,8 @@ async fn answer(
     let builder = builder(read_timeout);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // the error of a connection is ignored: the client broke off or was too slow, so nobody is there to tell
+    let longest = write_timeout.max(read_timeout);
+    let mut leaves_within = longest;
     let is_stopping = tokio::select! {
         biased;
         _ = &mut connection => return,
@@ -111,26 +133,27 @@ async fn answer(
         _ = stopping.wait_for(|is| *is) => true,
         () = sleep_until(first_head_by) => return,
     };
-    let longest = write_timeout.max(read_timeout);
-    let mut leaves_within = longest;
     if !is_stopping {
         let end = async {
             tokio::select! {
                 _ = stopping.wait_for(|is| *is) => longest,
-                () = requests.idle(read_timeout) => longest,
+                // HTTP/1 has a timeout of its own between two requests, and HTTP/2 has none
+                () = requests.idle(&requests.begun, read_timeout) => longest,
                 () = requests.in_the_way() => first_head_timeout,
             }
         };
         // it has a waker of its own, so that a request on the connection does not poll it
         let mut end = FuturesUnordered::from_iter([end]);
-        tokio::select! {
-            biased;
-            _ = &mut connection => return,
-            Some(within) = end.next() => leaves_within = within,
+        match select(connection.as_mut(), end.next()).await {
+            Either::Left(_) => return,
+            Either::Right((within, _)) => leaves_within = within.unwrap_or(longest),
         }
     }
     connection.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(leaves_within, connection).await;
+    let has_left = timeout(leaves_within, connection.as_mut()).await.is_ok();
+    if !has_left && leaves_within < longest && requests.under_way.load(Ordering::Relaxed) > 0 {
+        let _ = timeout(longest, connection).await; // the head of a request had begun before, and came whole
+    }
 }
 
 fn builder(read_timeout: Duration) -> auto::Builder<TokioExecutor> {
@@ -149,35 +172,34 @@ fn builder(read_timeout: Duration) -> auto::Builder<TokioExecutor> {
 
 impl Requests {
     fn new(server: Arc<Server>) -> Self {
-        let (begun, under_way) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { server, first: Notify::new(), begun, under_way }
+        let (begun, served) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { server, first: Notify::new(), begun, served, under_way: AtomicUsize::new(0) }
     }
 
-    /// Waits until no request was under way or has begun for a span. HTTP/1 has a timeout of its own between two requests, and
-    /// HTTP/2 has none.
-    async fn idle(&self, span: Duration) {
-        let mut begun = self.begun.load(Ordering::Relaxed);
+    /// Waits until none of these requests came for a span, and none is under way on a connection that had one.
+    async fn idle(&self, requests: &AtomicU64, span: Duration) {
+        let mut before = requests.load(Ordering::Relaxed);
         loop {
             match Instant::now().checked_add(span) {
                 Some(at) => sleep_until(at).await,
                 None => pending().await,
             }
-            let now = self.begun.load(Ordering::Relaxed);
-            if now == begun && self.under_way.load(Ordering::Relaxed) == 0 {
+            let now = requests.load(Ordering::Relaxed);
+            if now == before && (now == 0 || self.under_way.load(Ordering::Relaxed) == 0) {
                 return;
             }
-            begun = now;
+            before = now;
         }
     }
 
-    /// Waits until no request is under way and another client needs the place.
+    /// Waits until the connection is idle and another client needs the place.
     async fn in_the_way(&self) {
         let wanted = &self.server.places.wanted;
         loop {
-            self.idle(IDLE_AFTER).await;
-            let begun = self.begun.load(Ordering::Relaxed);
+            self.idle(&self.served, IDLE_AFTER).await;
+            let served = self.served.load(Ordering::Relaxed);
             wanted.notified().await;
-            if self.begun.load(Ordering::Relaxed) == begun {
+            if self.served.load(Ordering::Relaxed) == served {
                 return;
             }
             wanted.notify_one(); // another connection may be idle
@@ -195,6 +217,13 @@ impl UnderWay {
         }
         requests.under_way.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(requests))
+    }
+
+    /// Takes note of an answer, unless every stranger gets it: strangers could keep all places by asking all the time.
+    fn answered(&self, parts: &Parts, status: u16) {
+        if parts.uri.path().starts_with("/v1/") && !matches!(status, 401 | 404 | 405) {
+            self.0.served.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

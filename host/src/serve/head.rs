@@ -3,12 +3,12 @@
 use std::net::Ipv6Addr;
 
 use hyper::Version;
-use hyper::header::{HOST, TRANSFER_ENCODING};
+use hyper::header::HOST;
 use hyper::http::request::Parts;
 use tidegate_gate::Quoted;
 use tidegate_http::{self as http, Response};
 
-use crate::http_message::text;
+use crate::http_message::{joined, text};
 
 /// The answer to a head that no server may accept; `None` if the head is acceptable. The answer closes the
 /// connection, because a proxy on the way may have read the request differently.
@@ -22,23 +22,27 @@ pub(super) fn refusal(parts: &Parts) -> Option<Response> {
 
 /// RFC 9112 §3.2: HTTP/1.1 needs exactly one valid `Host`.
 fn wrong_host(parts: &Parts) -> Option<String> {
-    let fields = parts.headers.get_all(HOST).iter().count();
-    match (text(&parts.headers, HOST), fields) {
+    let fields = parts.headers.get_all(HOST);
+    let mut hosts = fields.iter().map(text);
+    match (hosts.next(), hosts.next()) {
         (None, _) if parts.version < Version::HTTP_11 => None,
         // RFC 9113 §8.3.1: the authority of the target takes the place of the field
         (None, _) if parts.version == Version::HTTP_2 && parts.uri.authority().is_some() => None,
-        (Some(host), 1) if is_host(&host) => None,
-        (Some(host), 1) => {
+        (Some(host), None) if is_host(&host) => None,
+        (Some(host), None) => {
             let found = Quoted(&host);
             Some(format!("`host`: expected a host, with or without a port, found {found}"))
         }
-        _ => Some(format!("`host`: expected one field, found {fields}")),
+        _ => {
+            let found = fields.iter().count();
+            Some(format!("`host`: expected one field, found {found}"))
+        }
     }
 }
 
 /// RFC 9112 §6.1. Hyper has already refused codings that do not end in `chunked`.
 fn unknown_coding(parts: &Parts) -> Option<String> {
-    let codings = text(&parts.headers, TRANSFER_ENCODING)?;
+    let codings = joined(&parts.headers, "transfer-encoding")?;
     let known = codings.eq_ignore_ascii_case("chunked");
     (!known).then(|| format!("`transfer-encoding`: expected chunked, found {}", Quoted(&codings)))
 }
@@ -49,7 +53,10 @@ fn is_host(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
         Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => ("", port),
         Some(_) => return false,
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
+        None => {
+            let end = text.bytes().position(|byte| byte == b':');
+            text.split_at(end.unwrap_or(text.len()))
+        }
     };
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     is_name(host) && port.strip_prefix(':').map_or(port.is_empty(), is_number)

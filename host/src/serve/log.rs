@@ -58,6 +58,11 @@ impl ServerLog {
         }
     }
 
+    /// The store does not count this host among those that share the limits in an outage.
+    pub(super) fn uncounted(&self, error: &StoreError) {
+        warn!(kind = error.kind(), %error, "the store does not count this host among those that share the limits in an outage");
+    }
+
     /// The host has decided by its share of the limits, because the store is away.
     pub(super) fn share(&self, resolved: &Resolved, cause: Option<&StoreError>) {
         if let Some(more) = lock(&self.errors).due(clock::now()) {

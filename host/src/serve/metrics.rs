@@ -25,7 +25,7 @@ impl StoreErrors {
         head(
             text,
             "store_errors_total",
-            "Operations that the store did not do, by kind",
+            "Operations that the store did not do, and failures to count this host, by kind",
             "counter",
         );
         for (kind, count) in StoreError::KINDS.iter().zip(&self.0) {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::log::ServerLog;
 use super::metrics::head;
 
-/// How often an idle connection is asked to leave while a client waits. One that gets half a head leaves late.
+/// How often an idle connection is asked to leave while a client waits. One that has got half a head leaves late.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The places of a server. A connection has one until it ends.

@@ -1,16 +1,17 @@
 //! From a request to its response: drives the exchange, and asks the store.
 
 use std::future::poll_fn;
+use std::mem::replace;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
+use hyper::Version;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{Request, Version};
 use tidegate_gate::{Timestamp, Verdict};
 use tidegate_http::{
     self as http, BodyError, Check, Counted, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
@@ -29,7 +30,7 @@ use super::spans::Spans;
 use super::{calendar, head, log};
 use crate::clock::{self, Began};
 use crate::http_message::{joined, random};
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 
 /// A running server.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(super) struct Server {
     server_timing: bool,
     durations: Durations,
     store_errors: StoreErrors,
+    /// The kind of the last error in counting this host, which was told.
+    uncounted: Mutex<Option<&'static str>>,
     readiness: Readiness,
     pub(super) limited: Mutex<Limited>,
 }
@@ -64,6 +67,7 @@ impl Server {
             server_timing: watch.server_timing,
             durations: Durations::default(),
             store_errors: StoreErrors::default(),
+            uncounted: Mutex::default(),
             readiness: Readiness::default(),
             limited: Mutex::default(),
         }
@@ -72,18 +76,18 @@ impl Server {
     pub(super) async fn answer(
         &self,
         peer: SocketAddr,
-        request: Request<Incoming>,
+        parts: &Parts,
+        body: Incoming,
     ) -> http::Response {
-        let (parts, body) = request.into_parts();
         let mut body = Some(body);
-        let answer = match head::refusal(&parts) {
+        let answer = match head::refusal(parts) {
             Some(refusal) => refusal,
-            None => self.answer_to(peer, &parts, &mut body).await,
+            None => self.answer_to(peer, parts, &mut body).await,
         };
         // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but clients such as curl 7.88 take that for an error
         // and show no answer
         if let Some(rest) = body.filter(|_| parts.version == Version::HTTP_2) {
-            let _ = timeout(self.bounds.read_timeout, drain(rest)).await;
+            let _ = Box::pin(timeout(self.bounds.read_timeout, drain(rest))).await;
         }
         answer
     }
@@ -195,21 +199,22 @@ impl Server {
             return read;
         }
         let read_timeout = self.bounds.read_timeout;
-        timeout(read_timeout, read).await.unwrap_or(Err(BodyError::TooLate(read_timeout)))
+        let read = Box::pin(timeout(read_timeout, read)).await;
+        read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
 
     async fn decide(&self, checks: &[Check], asked: &Asked<'_>) -> Vec<Outcome> {
         let Asked { caller, in_force, spans, .. } = asked;
         let began = spans.begin();
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
-        let operations = checks.iter().map(|check| (check.resolved(), check.operation()));
-        let answers = in_force.store.operate_all(now, operations).await;
-        let outcome = |(check, answer): (&Check, Result<Verdict, StoreError>)| {
+        let operations = checks.iter().map(|check| (check, check.resolved(), check.operation()));
+        let outcome = |check: &Check, answer: Result<Verdict, StoreError>| {
             let mut cause = None;
             let outcome = match answer {
                 Ok(verdict) => {
                     if verdict.degraded {
                         cause = in_force.store.outage();
+                        cause.iter().for_each(|error| self.store_errors.count(error));
                         self.log.share(check.resolved(), cause.as_ref());
                     }
                     Outcome::Decided(verdict)
@@ -218,13 +223,15 @@ impl Server {
                     self.store_errors.count(&error);
                     self.log.store_error(check.resolved(), &error);
                     let summary = StoreError::summary(&error).to_owned();
+                    let is_unreadable = error.is_unreadable();
                     cause = Some(error);
-                    Outcome::Unavailable(summary)
+                    match is_unreadable {
+                        true => Outcome::Unreadable(summary),
+                        false => Outcome::Unavailable(summary),
+                    }
                 }
             };
-            if cause.as_ref().is_some_and(StoreError::is_unreadable) {
-                in_force.metrics.count_unreadable(check, &outcome);
-            } else if in_force.metrics.count(check, &outcome) {
+            if in_force.metrics.count(check, &outcome) {
                 let mut limited = self.limited();
                 limited.count(check, &outcome, now);
                 cause.iter().for_each(|cause| limited.explain(cause.without_key()));
@@ -233,7 +240,7 @@ impl Server {
             spans.end(began, check, &outcome);
             outcome
         };
-        checks.iter().zip(answers).map(outcome).collect()
+        in_force.store.operate_each(now, operations, outcome).await
     }
 
     /// Tells the log of a refusal, and of a change of a key.
@@ -245,8 +252,21 @@ impl Server {
         }
     }
 
+    /// Tells once that the store does not count this host, and why.
+    pub(super) fn note_uncounted(&self, store: &Store) {
+        let mut told = self.uncounted.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = store.uncounted();
+        let kind = error.as_ref().map(StoreError::kind);
+        let is_new = replace(&mut *told, kind) != kind;
+        if let Some(error) = error.filter(|_| is_new) {
+            self.store_errors.count(&error);
+            self.log.uncounted(&error);
+        }
+    }
+
     fn metrics(&self, in_force: &InForce) -> String {
         let InForce { metrics, policies, store, tag, calendars, .. } = in_force;
+        self.note_uncounted(store);
         let mut text = metrics.text(tag.version, &store.local_answers());
         write_in_force(&mut text, policies, tag);
         write_calendars(&mut text, calendars);

@@ -67,7 +67,7 @@ mod with_otel {
     /// Whether a request passes because the store did not answer.
     fn fails_open(check: &Check, outcome: &Outcome) -> bool {
         let policy = check.resolved().policy();
-        matches!(outcome, Outcome::Unavailable(_))
+        matches!(outcome, Outcome::Unavailable(_) | Outcome::Unreadable(_))
             && (policy.on_error() == OnError::Open || policy.is_shadow())
     }
 

@@ -27,7 +27,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::*;
 
 const POLICIES: &str =
-    "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]";
+    "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '365d' }]";
 
 /// The longest time for what should happen at once.
 const SOON: Duration = Duration::from_secs(30);
@@ -181,7 +181,7 @@ async fn a_head_of_http_2_is_bounded() {
 
 #[tokio::test]
 async fn a_connection_of_http_2_without_requests_is_closed() {
-    let bounds = Bounds { read_timeout: Duration::from_millis(200), ..Bounds::default() };
+    let bounds = Bounds { read_timeout: Duration::from_secs(1), ..Bounds::default() };
     let server = start(bounds, Reload::default()).await;
     let (mut client, connection) = client2(server.connect().await).await;
     assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204);
@@ -205,6 +205,28 @@ async fn an_idle_connection_of_http_2_gives_its_place_to_a_new_one() {
     let _ = timeout(SOON, connection).await.unwrap(); // the client keeps its side open
     assert!(client.send_request(request(GATE)).await.is_err());
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_silent_connection_gives_its_place_to_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let trusted = certificate(folder.path());
+    let bounds = Bounds { max_connections: 1, first_head_timeout: 100 * SOON, ..Bounds::default() };
+    for is_tls in [false, true] {
+        let reload = if is_tls { with_tls(folder.path()).unwrap() } else { Reload::default() };
+        let server = start(bounds, reload).await;
+        let mut silent = server.connect().await;
+        let answered = async {
+            let (mut client, _connection) = match is_tls {
+                true => client2(handshake(&server, &trusted, "h2").await.unwrap()).await,
+                false => client2(server.connect().await).await,
+            };
+            client.send_request(request(GATE)).await.unwrap().status()
+        };
+        assert_eq!(timeout(SOON, answered).await.unwrap(), 204, "TLS: {is_tls}");
+        assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "it is closed");
+        server.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -272,9 +294,8 @@ async fn tls_offers_both_versions_and_takes_a_renewed_certificate() {
     timeout(SOON, renewed).await.unwrap();
     assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204, "it goes on");
     std::fs::write(folder.path().join("cert.pem"), "garbage").unwrap();
-    server.reload.again();
-    server.reload.again();
-    tokio::task::yield_now().await;
+    let reread = server.reload.tls().unwrap().reread(); // as the server does
+    assert!(reread.is_err(), "{reread:?}");
     assert!(handshake(&server, &second, "h2").await.is_ok(), "the earlier certificate stays");
     server.stop().await;
 }

@@ -48,12 +48,14 @@ pub enum StoreError {
     #[cfg(feature = "redis")]
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // not a `source`: the message already contains its text
-    /// One of these names holds another type of Redis than states have. Nothing was granted.
+    /// One of these names holds another type of Redis than it should. Nothing was granted.
     #[cfg(feature = "redis")]
-    #[error("redis: {names:?}: {error}")]
+    #[error("redis: {names:?}: expected {expected}, found another type: {error}")]
     Unreadable {
         /// The names of the key's records.
         names: Vec<String>,
+        /// What they should hold.
+        expected: &'static str,
         /// What Redis said.
         error: ::redis::RedisError,
     },
@@ -120,7 +122,9 @@ impl StoreError {
         match self {
             Self::Blob { error, .. } => error.to_string(),
             #[cfg(feature = "redis")]
-            Self::Unreadable { error, .. } => format!("redis: {error}"),
+            Self::Unreadable { expected, error, .. } => {
+                format!("redis: expected {expected}, found another type: {error}")
+            }
             Self::Overloaded { most, .. } => {
                 format!("redis: {most} operations are already waiting")
             }

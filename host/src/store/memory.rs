@@ -7,7 +7,7 @@ use std::sync::Arc;
 use spin::Mutex;
 use tidegate_gate::{
     Decision, KeyHasher, Operation, Policy, Request, Resolved, Rule, Table, TableError, Timestamp,
-    Verdict, check_key,
+    Verdict, check_key, free_bits,
 };
 
 /// Enough tables that the threads of two processors rarely wait for each other.
@@ -194,8 +194,6 @@ impl Memory {
         }
     }
 
-    /// Bits from the middle of the hash choose the shard, because the table itself uses the bits at both
-    /// ends.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "masked to the number of shards")]
     fn hash_and_shard(&self, key: &str) -> (u64, &Mutex<Table>) {
@@ -205,7 +203,7 @@ impl Memory {
 
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
-        usize::try_from(hash >> 32).unwrap_or(0) & self.mask & (SHARDS - 1)
+        free_bits(hash) & self.mask & (SHARDS - 1)
     }
 }
 
@@ -234,6 +232,19 @@ mod tests {
                 assert!(login.decide(key, Timestamp(0), 1).unwrap().is_allowed(), "{key:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_shard_splits_the_keys_that_chose_it() {
+        let login = Memory::new(login("").policy, 256 << 20).unwrap();
+        let of_one = |key: &String| login.shard_of(login.hasher.hash(key)) == 0;
+        // more than one part of a table holds
+        for key in (0..).map(|n: u32| format!("user:{n}")).filter(of_one).take(20_000) {
+            let resolved = Resolved::new(login.policy(), &key).unwrap();
+            assert!(login.operate(&resolved, Timestamp(0), 1).unwrap().decision.is_allowed());
+            assert!(!login.decide(&key, Timestamp(0), 1).unwrap().is_allowed(), "{key}");
+        }
+        assert!(login.bytes() < 4 << 20, "two parts, and a third one while a part is split");
     }
 
     #[test]

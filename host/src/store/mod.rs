@@ -31,8 +31,6 @@ use futures_util::future::join_all;
 #[cfg(feature = "redis")]
 use tidegate_gate::OnError;
 use tidegate_gate::{Operation, Policies, Policy, Resolved, Timestamp, Verdict};
-#[cfg(feature = "redis")]
-use tidegate_tier::cache::Counts;
 
 pub use error::StoreError;
 pub use memory::{Memory, TooLittleMemory};
@@ -66,13 +64,13 @@ impl Store {
         }
     }
 
-    /// Whether a decision may wait for something outside of this process.
+    /// The store as one that never waits for something outside of this process; `None` if it may.
     #[cfg(feature = "tower")]
-    pub(crate) const fn waits(&self) -> bool {
+    pub(crate) const fn at_once(&self) -> Option<AtOnce<'_>> {
         match self {
-            Self::Memory { .. } => false,
+            Self::Memory { tables, .. } => Some(AtOnce(tables)),
             #[cfg(feature = "redis")]
-            Self::Redis(_) => true,
+            Self::Redis(_) => None,
         }
     }
 
@@ -93,10 +91,11 @@ impl Store {
     #[must_use]
     pub fn local_answers(&self) -> [(&'static str, u64); 3] {
         match self {
-            Self::Redis(redis) => redis.local_answers().map(Counts::all),
+            Self::Redis(redis) => redis.local_answers(),
             Self::Memory { .. } => None,
         }
-        .unwrap_or_else(|| Counts::default().all())
+        .unwrap_or_default()
+        .all()
     }
 
     /// A store in this process of at most `max_bytes`, which the policies share in equal parts.
@@ -185,16 +184,35 @@ impl Store {
         now: Timestamp,
         asked: impl IntoIterator<Item = (&'a Resolved, Operation)>,
     ) -> Vec<Result<Verdict, StoreError>> {
-        let asked = asked.into_iter();
+        let asked = asked.into_iter().map(|(resolved, operation)| ((), resolved, operation));
+        self.operate_each(now, asked, |(), verdict| verdict).await
+    }
+
+    /// The same, of which each verdict becomes something else beside what comes with its operation.
+    pub(crate) async fn operate_each<'a, W, T>(
+        &self,
+        now: Timestamp,
+        asked: impl Iterator<Item = (W, &'a Resolved, Operation)>,
+        mut told: impl FnMut(W, Result<Verdict, StoreError>) -> T,
+    ) -> Vec<T> {
         match self {
             Self::Memory { tables, .. } => asked
-                .map(|(resolved, operation)| in_memory(tables, resolved, now, operation))
+                .map(|(with, resolved, operation)| {
+                    told(with, in_memory(tables, resolved, now, operation))
+                })
                 .collect(),
             // the store keeps the order of the operations on one partition
             #[cfg(feature = "redis")]
             Self::Redis(redis) => {
-                join_all(asked.map(|(resolved, operation)| redis.operate(resolved, now, operation)))
-                    .await
+                let (with, asked): (Vec<W>, Vec<_>) = asked
+                    .map(|(with, resolved, operation)| {
+                        (with, redis.operate(resolved, now, operation))
+                    })
+                    .unzip();
+                with.into_iter()
+                    .zip(join_all(asked).await)
+                    .map(|(with, verdict)| told(with, verdict))
+                    .collect()
             }
         }
     }
@@ -227,7 +245,17 @@ impl Store {
         }
     }
 
-    /// Why the store is known to be away, if policies with `on_error = "local"` are decided by this host's share meanwhile.
+    /// Why the store does not count this host; `None` if it does, and in an outage, because the last count holds until its end.
+    #[must_use]
+    pub fn uncounted(&self) -> Option<StoreError> {
+        match self {
+            Self::Memory { .. } => None,
+            #[cfg(feature = "redis")]
+            Self::Redis(redis) => redis.uncounted(),
+        }
+    }
+
+    /// Why the store last did not decide: the cause of a verdict that is [degraded](tidegate_gate::Verdict::degraded).
     #[must_use]
     pub fn outage(&self) -> Option<StoreError> {
         match self {
@@ -244,6 +272,24 @@ impl Store {
             #[cfg(feature = "redis")]
             Self::Redis(_) => {}
         }
+    }
+}
+
+/// A store that decides without waiting.
+#[cfg(feature = "tower")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtOnce<'s>(&'s BTreeMap<String, Arc<Memory>>);
+
+#[cfg(feature = "tower")]
+impl AtOnce<'_> {
+    /// Does one operation: see [`Store::operate`].
+    pub(crate) fn operate(
+        self,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: Operation,
+    ) -> Result<Verdict, StoreError> {
+        in_memory(self.0, resolved, now, operation)
     }
 }
 

@@ -33,16 +33,13 @@ struct Commit {
 }
 
 impl Held {
-    /// Holds these from now on, in a box, because few requests have any. `None` if there are none, or if no runtime could renew and
-    /// end them: they then expire.
+    /// Holds these from now on, in a box, because few requests have any. `None` if no runtime could renew and end them: they then
+    /// expire.
     pub(super) fn begin(
         limit: &Arc<Limit>,
         leases: Vec<Lease>,
         reservations: Vec<Reservation>,
     ) -> Option<Box<Self>> {
-        if leases.is_empty() && reservations.is_empty() {
-            return None;
-        }
         let (end, ended) = oneshot::channel();
         Handle::try_current().ok()?.spawn(hold(Arc::clone(limit), leases, ended));
         Some(Box::new(Self { reservations, end: Some(end) }))

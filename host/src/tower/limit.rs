@@ -2,12 +2,10 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
-use tidegate_gate::{Gateway, Metering, Operation, Policy, Resolved, Timestamp};
+use tidegate_gate::{Gateway, Metering, Operation, Policy, Resolved, Timestamp, Verdict};
 use tidegate_http::{
     Check, Exchange, Head, Headers, Keyed, Meter, Outcome, Pass, Reservation, Response, Served,
     Step, internal_error, key_of,
@@ -15,7 +13,7 @@ use tidegate_http::{
 
 use super::held::{Held, Ungiven};
 use crate::http_message::{joined, random};
-use crate::store::{Store, StoreError};
+use crate::store::{AtOnce, Store, StoreError};
 
 /// Finds something of a request, if the request has it.
 pub(super) type Of<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
@@ -90,7 +88,7 @@ impl Limit {
             query: parts.uri.query().unwrap_or_default(),
             header: &|name| joined(&parts.headers, name),
             client_ip: &|| self.peer.as_ref()?(parts),
-            now: (self.clock)(),
+            now: self.gateway.jwt().map_or(Timestamp::EPOCH, |_| (self.clock)()), // only tokens expire
             ..Head::default()
         };
         key_of(&self.gateway, policy, &head)
@@ -107,23 +105,54 @@ impl Limit {
                     let outcomes = self.outcomes(checks).await;
                     exchange.decided(outcomes);
                 }
-                Step::Done(Served::Pass(pass)) => return Ok(self.passed(pass)),
-                Step::Done(Served::Response(refusal)) => return Err(refusal),
-                _ => return Err(internal_error("a key asks for decisions alone".to_owned())),
+                step => return self.done(step),
             }
         }
     }
 
-    /// Decides on the request if the store does not [wait](Store::waits).
-    pub(super) fn decide_now(self: &Arc<Self>, exchange: Exchange) -> Result<Passed, Response> {
-        match pin!(self.decide(exchange)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(decided) => decided,
-            Poll::Pending => Err(internal_error("the store waits".to_owned())),
+    /// Decides on the request in a store that does not wait.
+    pub(super) fn decide_now(
+        self: &Arc<Self>,
+        store: AtOnce<'_>,
+        parts: &Parts,
+    ) -> Result<Passed, Response> {
+        let decide = |check: &Check, now| {
+            self.outcome(store.operate(check.resolved(), now, check.operation()))
+        };
+        if let [asks] = self.asks.as_slice() {
+            let (key, class) = self.key_and_class(asks, parts)?;
+            let asked = asks.keyed(&key, class.as_deref(), parts);
+            let pass = Exchange::at_once(&asks.policy, &asked, &mut random, |check| {
+                decide(check, (self.clock)())
+            })?;
+            return Ok(self.passed(pass));
+        }
+        let mut exchange = self.begin(parts)?;
+        loop {
+            match exchange.step() {
+                Step::Decide(checks) => {
+                    let now = (self.clock)();
+                    let outcomes = checks.iter().map(|check| decide(check, now)).collect();
+                    exchange.decided(outcomes);
+                }
+                step => return self.done(step),
+            }
+        }
+    }
+
+    fn done(self: &Arc<Self>, step: Step<'_>) -> Result<Passed, Response> {
+        match step {
+            Step::Done(Served::Pass(pass)) => Ok(self.passed(*pass)),
+            Step::Done(Served::Response(refusal)) => Err(refusal),
+            _ => Err(internal_error("a key asks for decisions alone".to_owned())),
         }
     }
 
     /// All that the layer knows of a [`Pass`].
     fn passed(self: &Arc<Self>, pass: Pass) -> Passed {
+        if pass.leases.is_empty() && pass.reservations.is_empty() {
+            return Passed { fields: pass.headers, held: None }; // most requests hold nothing
+        }
         let leases = pass.leases;
         let reservations = pass.reservations.into_iter().map(|reservation| {
             let estimate = reservation.meter.estimate();
@@ -144,16 +173,21 @@ impl Limit {
         let now = (self.clock)();
         let asked = checks.iter().map(|check| (check.resolved(), check.operation()));
         let ungiven = Ungiven::new(self, asked.clone());
-        let answers = self.store.operate_all(now, asked).await;
+        let asked = asked.map(|(resolved, operation)| ((), resolved, operation));
+        let outcome = |(), verdict| self.outcome(verdict);
+        let outcomes = self.store.operate_each(now, asked, outcome).await;
         ungiven.are_given();
-        let outcome = |answer| match answer {
+        outcomes
+    }
+
+    fn outcome(&self, verdict: Result<Verdict, StoreError>) -> Outcome {
+        match verdict {
             Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => {
                 (self.on_store_error)(&error);
-                Outcome::Unavailable(error.summary().to_owned())
+                Outcome::Unavailable(StoreError::summary(&error).to_owned())
             }
-        };
-        answers.into_iter().map(outcome).collect()
+        }
     }
 
     /// Does an operation that nobody waits for. Returns whether the lease was live; `None` if that is not known.

@@ -66,12 +66,8 @@ where
         let (parts, body) = request.into_parts();
         let is_grpc = || grpc::is_call(&parts.headers);
         let answers_head = parts.method == Method::HEAD;
-        let exchange = match self.limit.begin(&parts) {
-            Ok(exchange) => exchange,
-            Err(refusal) => return ResponseFuture::refused(refusal, is_grpc()),
-        };
-        if !self.limit.store.waits() {
-            return match self.limit.decide_now(exchange) {
+        if let Some(store) = self.limit.store.at_once() {
+            return match self.limit.decide_now(store, &parts) {
                 Ok(passed) => {
                     let response = self.inner.call(Request::from_parts(parts, body));
                     ResponseFuture::passed(response, passed, answers_head)
@@ -79,6 +75,10 @@ where
                 Err(refusal) => ResponseFuture::refused(refusal, is_grpc()),
             };
         }
+        let exchange = match self.limit.begin(&parts) {
+            Ok(exchange) => exchange,
+            Err(refusal) => return ResponseFuture::refused(refusal, is_grpc()),
+        };
         let another = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, another); // the one that is ready
         let limit = Arc::clone(&self.limit);

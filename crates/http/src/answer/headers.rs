@@ -96,7 +96,8 @@ fn add_states(headers: &mut Headers, result: &CheckResult<'_>, limits: &Limits, 
         }
     }
     if !policies.is_empty() {
-        headers.extend([("ratelimit-policy", policies.into()), ("ratelimit", states.into())]);
+        headers.push(("ratelimit-policy", policies.into()));
+        headers.push(("ratelimit", states.into()));
     }
 }
 

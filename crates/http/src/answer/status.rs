@@ -59,6 +59,12 @@ impl Limited {
                         .outcomes(policy.name())
                         .for_each(|(outcome, count)| it.field(outcome, count));
                 });
+                match metrics.reservations(policy.name()) {
+                    Some(counts) => it.object("reservations", |it| {
+                        counts.iter().for_each(|(name, count)| it.field(name, *count));
+                    }),
+                    None => it.field("reservations", None::<&str>),
+                }
                 let words = if clear { describe(policy) } else { describe_without_keys(policy) };
                 let words: Vec<&str> = words.lines().map(str::trim).collect();
                 it.field("words", &words[..]);

@@ -1,5 +1,6 @@
 //! The calls of the API: the policy and the key that each is about, and what those with a JSON body ask.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,9 +14,9 @@ use tidegate_gate::{
 use super::idempotency::{self, IdempotencyKey};
 use crate::admission;
 use crate::answer::problem::{self, Problem};
-use crate::plan::{Check, FieldForm, Form, Plan, ask_of};
+use crate::plan::{Check, FieldForm, Form, Plan, Planned, ask_of};
 use crate::response::Response;
-use crate::several::keeps_units;
+use crate::several::{Several, keeps_units};
 
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
@@ -67,37 +68,20 @@ impl Call {
         body: &str,
         key: Option<&IdempotencyKey>,
         random: Chance<'_>,
-    ) -> Result<Plan, Response> {
+    ) -> Result<Planned, Response> {
         let acquires = self == Self::Acquire;
         let read = read_json(body, |node| self.items(node));
-        let (items, form) = read.map_err(|error| problem::of(&error, ""))?;
-        let checks = items.into_iter().enumerate().map(|(place, item)| match form {
-            Form::Batch | Form::AllOrNothing if key.is_some() => Err(idempotency::of_batch()),
-            Form::Batch | Form::AllOrNothing => {
-                let at = alloc::format!("`checks[{place}]`: ");
-                item.target.check(policies, item.ask, random, &at)
-            }
-            _ => {
-                let names_itself = item.names_itself();
-                let check = item.target.check(policies, item.ask, random, "")?;
-                match key {
-                    Some(key) => key.apply(body, check, names_itself),
-                    None => Ok(check),
-                }
-            }
-        });
-        let checks = checks.collect::<Result<Vec<_>, _>>()?;
-        if matches!(form, Form::AllOrNothing)
-            && let Some((place, asked)) = keeps_units(&checks)
-        {
-            let policy = Quoted(asked.resolved().policy().name());
-            return Err(problem::invalid_request(alloc::format!(
-                "`checks[{place}]`: expected a policy without `payer` in every check but the last, because units that \
-                 come back do not say which payer they belong to; found {policy}"
-            )));
+        let (item, form) = match read.map_err(|error| problem::of(&error, ""))? {
+            Items::One(item, form) => (item, form),
+            Items::Several(_, _) if key.is_some() => return Err(idempotency::of_batch()),
+            Items::Several(items, form) => return several(items, form, policies, random),
+        };
+        let names_itself = item.names_itself();
+        let mut check = item.target.check(policies, item.ask, random, "")?;
+        if let Some(key) = key {
+            check = key.apply(body, check, names_itself)?;
         }
-        if let (Form::Admission { may_come_back: true, .. }, [check]) = (&form, &*checks)
-            && check.asked.keeps_units()
+        if matches!(form, Form::Admission { may_come_back: true, .. }) && check.asked.keeps_units()
         {
             let policy = Quoted(check.resolved().policy().name());
             return Err(problem::invalid_request(alloc::format!(
@@ -105,20 +89,22 @@ impl Call {
                  payer they belong to; found {policy}"
             )));
         }
-        for check in checks.iter().filter(|_| acquires) {
+        if acquires {
             check.asked.require_lease().map_err(|error| problem::of(&error, ""))?;
         }
-        Ok(Plan { checks, form, metering: None })
+        Ok(Planned::Once(Plan { checks: [check].into(), form, metering: None }))
     }
 
-    fn items(self, node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
-        let one = |target, ask| Ok(([Item { target, ask }].into(), Form::Single));
+    fn items<'t>(self, node: &Node<'t>) -> Result<Items<'t>, Error> {
+        let one = |target, ask| Ok(Items::One(Item { target, ask }, Form::Single));
         match self {
             Self::Check => check_or_batch(node),
             Self::Explain => {
-                Ok(([Item::of(&node.fields(CHECK)?, Ask::Explain)?].into(), Form::Single))
+                Ok(Items::One(Item::of(&node.fields(CHECK)?, Ask::Explain)?, Form::Single))
             }
-            Self::Acquire => Ok(([node.read()?].into(), Form::Lease)),
+            Self::Acquire => {
+                Ok(Items::One(Item::of(&node.fields(CHECK)?, Ask::Check)?, Form::Lease))
+            }
             Self::Renew(lease) => {
                 let fields = node.fields(&["policy", "key", "now_us", "count"])?;
                 one(Target::of(&fields)?, Ask::Renew { lease, count: fields.optional("count")? })
@@ -184,14 +170,40 @@ impl Call {
             Self::Block(policy, key) => {
                 let fields = node.fields(&["for", "now_us"])?;
                 let ask = Ask::Block { r#for: fields.get("for")? };
-                one(Target { policy, key, now_us: fields.optional("now_us")?, draw: None }, ask)
+                let (policy, key, now_us) = (policy.into(), key.into(), fields.optional("now_us")?);
+                one(Target { policy, key, now_us, draw: None }, ask)
             }
         }
     }
 }
 
+/// The checks of a batch, and how they are decided.
+fn several(
+    items: Vec<Item<'_>>,
+    form: Form,
+    policies: &Policies,
+    random: Chance<'_>,
+) -> Result<Planned, Response> {
+    let mut checks = Vec::with_capacity(items.len());
+    for (place, item) in items.into_iter().enumerate() {
+        let at = alloc::format!("`checks[{place}]`: ");
+        checks.push(item.target.check(policies, item.ask, &mut *random, &at)?);
+    }
+    if !matches!(form, Form::AllOrNothing) {
+        return Ok(Planned::Once(Plan { checks, form, metering: None }));
+    }
+    if let Some((place, asked)) = keeps_units(&checks) {
+        let policy = Quoted(asked.resolved().policy().name());
+        return Err(problem::invalid_request(alloc::format!(
+            "`checks[{place}]`: expected a policy without `payer` in every check but the last, because units that \
+             come back do not say which payer they belong to; found {policy}"
+        )));
+    }
+    Ok(Planned::Several(Several::new(checks, form, None)))
+}
+
 /// A request behind middleware.
-fn admit(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
+fn admit<'t>(node: &Node<'t>) -> Result<Items<'t>, Error> {
     let fields = node.fields(&[
         "policy",
         "key",
@@ -215,28 +227,33 @@ fn admit(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
     };
     let may_come_back = fields.optional("may_come_back")? == Some(true);
     let item = Item { target: Target::of(&fields)?, ask };
-    Ok(([item].into(), Form::Admission { form, may_come_back, answer: admission::answer }))
+    Ok(Items::One(item, Form::Admission { form, may_come_back, answer: admission::answer }))
 }
 
 /// A single check or a batch.
-fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
+fn check_or_batch<'t>(node: &Node<'t>) -> Result<Items<'t>, Error> {
     let fields = node.fields(CHECK_OR_BATCH)?;
     let plain = |message: String| Err(Error::plain(message));
-    let all_or_nothing = fields.optional("all_or_nothing")? == Some(true);
+    let all_or_nothing: Option<bool> = fields.optional("all_or_nothing")?;
     let Some(checks) = fields.optional::<Vec<Item>>("checks")? else {
-        if fields.has("all_or_nothing") {
+        if all_or_nothing.is_some() {
             return plain("`all_or_nothing`: expected `checks` beside it, found none".into());
         }
-        // null is no value of a required field either
-        return match ["policy", "key"].into_iter().find(|name| !fields.has(name)) {
-            Some(missing) => plain(alloc::format!("missing field `{missing}`")),
-            None => Ok(([Item::of(&fields, Ask::Check)?].into(), Form::Single)),
-        };
+        let check = Item::of(&fields, Ask::Check).map_err(|error| {
+            // null is no value of a required field either
+            match ["policy", "key"].into_iter().find(|name| !fields.has(name)) {
+                Some(missing) => Error::plain(alloc::format!("missing field `{missing}`")),
+                None => error,
+            }
+        });
+        return Ok(Items::One(check?, Form::Single));
     };
-    if CHECK.iter().any(|name| fields.has(name)) {
-        return plain("`checks`: expected no other field beside it, found one".into());
+    if let Some(other) = CHECK.iter().find(|name| fields.has(name)) {
+        return plain(alloc::format!(
+            "`checks`: expected no other field beside it, found `{other}`"
+        ));
     }
-    let (most, form, beside) = match all_or_nothing {
+    let (most, form, beside) = match all_or_nothing == Some(true) {
         true => (MAX_ALL_OR_NOTHING, Form::AllOrNothing, " beside `all_or_nothing`"),
         false => (MAX_CHECKS, Form::Batch, ""),
     };
@@ -246,25 +263,33 @@ fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
             "`checks`: expected 1 to {most} checks{beside}, found {found}"
         ));
     }
-    Ok((checks, form))
+    Ok(Items::Several(checks, form))
+}
+
+/// What a body asks, and in which form the answer is.
+enum Items<'t> {
+    One(Item<'t>, Form),
+    Several(Vec<Item<'t>>, Form),
 }
 
 /// What a body asks about one key.
-struct Item {
-    target: Target,
+struct Item<'t> {
+    target: Target<'t>,
     ask: Ask,
 }
 
 /// One check.
-impl Readable for Item {
+impl Readable for Item<'static> {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        Self::of(&node.fields(CHECK)?, Ask::Check)
+        let Item { target, ask } = Item::of(&node.fields(CHECK)?, Ask::Check)?;
+        let (policy, key) = (target.policy.into_owned().into(), target.key.into_owned().into());
+        Ok(Self { target: Target { policy, key, ..target }, ask })
     }
 }
 
-impl Item {
+impl<'t> Item<'t> {
     /// What is asked about a request.
-    fn of(fields: &Fields<'_, '_>, ask: fn(CheckForm) -> Ask) -> Result<Self, Error> {
+    fn of(fields: &Fields<'_, 't>, ask: fn(CheckForm) -> Ask) -> Result<Self, Error> {
         let target = Target::of(fields)?;
         let form = CheckForm {
             cost: fields.optional("cost")?,
@@ -286,16 +311,16 @@ impl Item {
 }
 
 /// The policy and key of an operation, with the caller's own time and draw, which only a test environment may use.
-pub(super) struct Target {
-    pub(super) policy: String,
-    pub(super) key: String,
+pub(super) struct Target<'t> {
+    pub(super) policy: Cow<'t, str>,
+    pub(super) key: Cow<'t, str>,
     pub(super) now_us: Option<Bounded<0>>,
     pub(super) draw: Option<DrawBits>,
 }
 
-impl Target {
-    fn of(fields: &Fields<'_, '_>) -> Result<Self, Error> {
-        let (policy, key) = (fields.get("policy")?, fields.get("key")?);
+impl<'t> Target<'t> {
+    fn of(fields: &Fields<'_, 't>) -> Result<Self, Error> {
+        let (policy, key) = (fields.text("policy")?, fields.text("key")?);
         let (now_us, draw) = (fields.optional("now_us")?, fields.optional("draw")?);
         Ok(Self { policy, key, now_us, draw })
     }

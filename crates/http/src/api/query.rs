@@ -16,7 +16,7 @@ pub(super) fn release(policies: &Policies, head: &Head<'_>, lease: &str) -> Resu
     let [policy, key, now_us] = fields(head, ["policy", "key", "now_us"])?;
     let policy = policy.ok_or_else(|| missing("policy"))?;
     let key = key.ok_or_else(|| missing("key"))?;
-    let target = Target { policy, key, now_us: time(now_us)?, draw: None };
+    let target = target((policy, key), now_us)?;
     target.plan(policies, Ask::Release { lease: lease.into() }, &mut || None)
 }
 
@@ -30,13 +30,13 @@ pub(super) fn key(
     if head.method == "DELETE" {
         actor(head.header)?; // for the log of the server
         let [now_us] = fields(head, ["now_us"])?;
-        let target = Target { policy, key, now_us: time(now_us)?, draw: None };
+        let target = target((policy, key), now_us)?;
         return target.plan(policies, Ask::Reset {}, random);
     }
     let [cost, class, now_us] = fields(head, ["cost", "class", "now_us"])?;
     let cost = cost.map(|cost| whole("the query field `cost`", &cost, 0)).transpose()?;
     let cost = Some(Bounded::clamped(cost.unwrap_or(0)));
-    let target = Target { policy, key, now_us: time(now_us)?, draw: None };
+    let target = target((policy, key), now_us)?;
     target.plan(policies, Ask::Peek(CheckForm { cost, class, ..CheckForm::default() }), random)
 }
 
@@ -53,6 +53,13 @@ pub(super) fn are_keys_clear(head: &Head<'_>) -> Result<bool, Response> {
             )))
         }
     }
+}
+
+fn target(
+    (policy, key): (String, String),
+    now_us: Option<String>,
+) -> Result<Target<'static>, Response> {
+    Ok(Target { policy: policy.into(), key: key.into(), now_us: time(now_us)?, draw: None })
 }
 
 fn time(now_us: Option<String>) -> Result<Option<Bounded<0>>, Response> {

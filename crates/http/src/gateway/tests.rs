@@ -143,7 +143,7 @@ impl Gateway {
     #[track_caller]
     fn passes(&mut self, url: &str) -> Pass {
         match self.send("GET", url, &[]) {
-            Served::Pass(pass) => pass,
+            Served::Pass(pass) => *pass,
             Served::Response(response) => panic!("{response:?}"),
         }
     }

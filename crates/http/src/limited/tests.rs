@@ -219,6 +219,7 @@ fn the_status_says_all_that_a_page_shows() {
         "name": "api",
         "description": null,
         "decisions": { "allowed": 1, "refused": 1, "shadow_refused": 1, "error": 1, "warned": 0 },
+        "reservations": null,
     });
     let (mut said, mut hashed) = (status["policies"][0].take(), server.status_as(None));
     let words = said.as_object_mut().unwrap().remove("words").unwrap();

@@ -22,7 +22,7 @@ pub(crate) struct Seeker {
     pub(super) found: Vec<Option<u64>>,
     /// How many objects and arrays are open.
     depth: u64,
-    place: Place,
+    state: JsonState,
     after: After,
 }
 
@@ -42,7 +42,7 @@ const OTHER: u8 = u8::MAX;
 
 /// Where the last byte was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum JsonState {
     /// Between texts and numbers.
     Between,
     Text,
@@ -81,7 +81,7 @@ impl Seeker {
             seeks,
             found: alloc::vec![None; sum.terms().len()],
             depth: 0,
-            place: Place::Between,
+            state: JsonState::Between,
             after: After::Other,
         }
     }
@@ -127,7 +127,7 @@ impl Seeker {
 
     /// Begins with another text. What was found stays.
     pub(super) fn restart(&mut self) {
-        (self.depth, self.place, self.after) = (0, Place::Between, After::Other);
+        (self.depth, self.state, self.after) = (0, JsonState::Between, After::Other);
         self.seeks.iter_mut().for_each(|seek| seek.open = 0);
     }
 
@@ -137,16 +137,16 @@ impl Seeker {
     }
 
     pub(super) fn take(&mut self, byte: u8) {
-        match self.place {
-            Place::Between => self.between(byte),
-            Place::Text => match byte {
+        match self.state {
+            JsonState::Between => self.between(byte),
+            JsonState::Text => match byte {
                 b'"' => self.end_text(),
-                b'\\' => self.place = Place::Escape,
+                b'\\' => self.state = JsonState::Escape,
                 _ => self.compare(byte),
             },
-            Place::Escape => self.escape(byte),
-            Place::Unicode { digits, unit } => self.unicode(byte, digits, unit),
-            Place::Number(number) => self.number(byte, number),
+            JsonState::Escape => self.escape(byte),
+            JsonState::Unicode { digits, unit } => self.unicode(byte, digits, unit),
+            JsonState::Number(number) => self.number(byte, number),
         }
     }
 
@@ -162,7 +162,7 @@ impl Seeker {
                     let is_sought = !is_value && depth == u64::from(seek.open).saturating_add(1);
                     seek.same = if is_sought { 0 } else { OTHER };
                 }
-                self.place = Place::Text;
+                self.state = JsonState::Text;
             }
             (b':', After::Name) => self.after = After::Colon,
             (b'{', After::Colon) => {
@@ -177,7 +177,7 @@ impl Seeker {
                 let most = u8::try_from(self.depth.saturating_sub(1)).unwrap_or(u8::MAX);
                 self.seeks.iter_mut().for_each(|seek| seek.open = seek.open.min(most));
             }
-            (b'0'..=b'9', After::Colon) => self.place = Place::Number((byte & 15).into()),
+            (b'0'..=b'9', After::Colon) => self.state = JsonState::Number((byte & 15).into()),
             _ => {}
         }
     }
@@ -186,7 +186,7 @@ impl Seeker {
         match byte {
             b'0'..=b'9' => {
                 let longer = number.saturating_mul(10).saturating_add((byte & 15).into());
-                self.place = Place::Number(longer.min(MAX_QUANTITY));
+                self.state = JsonState::Number(longer.min(MAX_QUANTITY));
             }
             _ => {
                 // a number that goes on otherwise is no whole number
@@ -199,7 +199,7 @@ impl Seeker {
                         }
                     });
                 }
-                self.place = Place::Between;
+                self.state = JsonState::Between;
                 self.between(byte);
             }
         }
@@ -239,11 +239,11 @@ impl Seeker {
         if let After::Surrogate(_) = self.after {
             self.differs();
         }
-        (self.place, self.after) = (Place::Between, After::Name);
+        (self.state, self.after) = (JsonState::Between, After::Name);
     }
 
     fn escape(&mut self, byte: u8) {
-        self.place = Place::Text;
+        self.state = JsonState::Text;
         let meant = match byte {
             b'"' | b'\\' | b'/' => byte,
             b'b' => 8,
@@ -252,7 +252,7 @@ impl Seeker {
             b'r' => b'\r',
             b't' => b'\t',
             b'u' => {
-                self.place = Place::Unicode { digits: 0, unit: 0 };
+                self.state = JsonState::Unicode { digits: 0, unit: 0 };
                 return;
             }
             _ => return self.differs(),
@@ -263,16 +263,16 @@ impl Seeker {
     fn unicode(&mut self, byte: u8, digits: u8, unit: u16) {
         let Some(digit) = char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok())
         else {
-            self.place = Place::Text;
+            self.state = JsonState::Text;
             self.differs();
             return self.take(byte);
         };
         let unit = unit.wrapping_shl(4) | digit;
         if digits < 3 {
-            self.place = Place::Unicode { digits: digits.saturating_add(1), unit };
+            self.state = JsonState::Unicode { digits: digits.saturating_add(1), unit };
             return;
         }
-        self.place = Place::Text;
+        self.state = JsonState::Text;
         let units = match self.after {
             After::Surrogate(high) => [high, unit],
             _ => [unit, 0],

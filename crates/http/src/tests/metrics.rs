@@ -1,10 +1,11 @@
 use alloc::sync::Arc;
 use std::string::{String, ToString};
+use std::vec::Vec;
 
 use tidegate_gate::{Decision, Effect, Micros, Policies, Timestamp, Verdict};
 
-use super::{POLICIES, Server, about, read_check};
-use crate::{Counted, Log, LogSecret, Metrics, Outcome};
+use super::{POLICIES, Server, about, planned, read_check, sent};
+use crate::{Access, Counted, Log, LogSecret, Metrics, Outcome};
 
 fn policies() -> Arc<Policies> {
     let shadow = "[policies.trial]\nshadow = true\n\
@@ -56,6 +57,7 @@ fn checks_are_counted_by_policy_and_outcome() {
         r#"tidegate_local_answers_total{kind="remembered"} 1"#,
         r#"tidegate_local_answers_total{kind="lent"} 0"#,
         "tidegate_policies_version 3",
+        "# HELP tidegate_policies_ignored_total Policy files that could not be used, edited or stored, so that earlier ones stayed in force.",
         "tidegate_policies_ignored_total 1",
         "# TYPE tidegate_decisions_total counter",
     ] {
@@ -75,10 +77,12 @@ fn a_check_that_just_passes_is_no_event_and_a_lease_is_counted_once() {
         (&decided(true), false, true),
         (&decided(false), true, true),
         (&down(), true, true),
+        (&Outcome::Unreadable(String::new()), false, true), // it concerns one key
         (&repeated, false, false),
     ] {
         assert_eq!(metrics.count(&checks[0], outcome), is_event, "{outcome:?}");
         assert_eq!(Counted::of(&checks[0], outcome).is_some(), counted, "{outcome:?}");
+        assert_eq!(metrics.store_answers(), *outcome != down(), "{outcome:?}");
     }
 }
 
@@ -194,4 +198,90 @@ fn lines_come_at_a_bounded_rate_and_the_others_are_counted() {
     assert_eq!(log.rest().map(|more| more.to_string()), logged("1 more error since the last line"));
     assert_eq!(log.rest(), None);
     assert_eq!(log.line(Timestamp(12_000_000), &"away"), logged("away"));
+}
+
+#[test]
+fn a_request_that_only_the_shadow_lets_pass_is_counted_whatever_it_costs() {
+    const FILE: &str = "
+[policies.p]
+shadow = true
+limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '1/h' }]
+reservations = { most = 3 }";
+    let mut server = Server::new(FILE);
+    let metrics = Metrics::new(&server.policies, None);
+    for target in ["/v1/check", "/v1/reservations"] {
+        let mut exchange = sent(&server.policies, &Access::OPEN, ("POST", target), &[]);
+        exchange.body(Ok(about(",\"cost\":500").into()), &mut || Some(7));
+        let check = planned(exchange).unwrap().1.remove(0);
+        let outcome = server.decide(&check);
+        assert!(metrics.count(&check, &outcome));
+        assert_eq!(Counted::of(&check, &outcome).unwrap().outcome, "shadow_refused");
+    }
+    let text = metrics.text(1, &[]);
+    for line in [
+        r#"tidegate_decisions_total{policy="p",outcome="shadow_refused"} 2"#,
+        r#"tidegate_decisions_total{policy="p",outcome="allowed"} 0"#,
+        r#"tidegate_reservations_total{policy="p",outcome="refused"} 1"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn reservations_are_counted_by_what_became_of_them() {
+    const FILE: &str = "
+[policies.p]
+limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '1/h' }]
+reservations = { most = 3, time_to_live = '10s', remember = '5s' }
+allow = ['free']
+[policies.plain]
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+    let mut server = Server::new(FILE);
+    let metrics = Metrics::new(&server.policies, None);
+    let call = |server: &mut Server, target: &str, body: &str| {
+        let mut exchange = sent(&server.policies, &Access::OPEN, ("POST", target), &[]);
+        exchange.body(Ok(body.into()), &mut || Some(7));
+        for check in planned(exchange).unwrap().1 {
+            let outcome = server.decide(&check);
+            metrics.count(&check, &outcome);
+        }
+    };
+    let reserve = |cost: u64, id: &str| about(&std::format!(",\"cost\":{cost},\"id\":\"{id}\""));
+    for (cost, id) in [(40, "a"), (30, "b"), (50, "too much"), (10, "c"), (1, "no place")] {
+        call(&mut server, "/v1/reservations", &reserve(cost, id));
+    }
+    call(&mut server, "/v1/reservations", r#"{"policy":"p","key":"free","cost":9}"#);
+    call(&mut server, "/v1/check", &about(",\"cost\":99"));
+    call(&mut server, "/v1/reservations/a/commit", &about(",\"actual\":25"));
+    call(&mut server, "/v1/reservations/b/release", &about(""));
+    server.wait(11); // c ends
+    call(&mut server, "/v1/reservations/c/commit", &about(",\"actual\":7"));
+    let text = metrics.text(1, &[]);
+    let own = text.lines().filter(|line| line.contains("reserv") || line.contains("commit"));
+    let own: Vec<&str> = own.filter(|line| !line.starts_with("# HELP")).collect();
+    assert_eq!(
+        own,
+        [
+            "# TYPE tidegate_reservations_total counter",
+            r#"tidegate_reservations_total{policy="p",outcome="reserved"} 3"#,
+            r#"tidegate_reservations_total{policy="p",outcome="refused"} 1"#,
+            r#"tidegate_reservations_total{policy="p",outcome="no_place"} 1"#,
+            "# TYPE tidegate_reserved_units_total counter",
+            r#"tidegate_reserved_units_total{policy="p"} 80"#,
+            "# TYPE tidegate_commits_total counter",
+            r#"tidegate_commits_total{policy="p",late="false"} 2"#,
+            r#"tidegate_commits_total{policy="p",late="true"} 1"#,
+            "# TYPE tidegate_committed_units_total counter",
+            r#"tidegate_committed_units_total{policy="p",late="false"} 25"#,
+            r#"tidegate_committed_units_total{policy="p",late="true"} 7"#,
+        ]
+    );
+    assert!(text.contains(r#"tidegate_decisions_total{policy="p",outcome="refused"} 3"#), "{text}");
+    let in_status = metrics.reservations("p").unwrap();
+    assert_eq!(in_status.map(|(_, count)| count), [3, 1, 1, 80, 2, 25, 1, 7], "{in_status:?}");
+    assert_eq!(metrics.reservations("plain"), None);
+    let next = Metrics::new(&server.policies, Some(&metrics)).text(2, &[]);
+    assert!(next.contains(r#"tidegate_reserved_units_total{policy="p"} 80"#), "an edit: {next}");
+    let none = Metrics::new(&policies(), None).text(1, &[]);
+    assert!(!none.contains("reserv") && !none.contains("commit"), "{none}");
 }

@@ -12,6 +12,7 @@ const TOKENS: &str = "
 limits = [{ algorithm = 'token_bucket', capacity = 60_000, rate = '60000/m' }]
 reservations = { most = 3, largest_share = '50%' }
 allow = ['free']
+deny = ['bad']
 [policies.plain]
 limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
 
@@ -60,7 +61,14 @@ fn an_id_is_drawn_an_estimate_is_cut_and_a_release_gives_all_back() {
     let late = end(&mut server, "unknown", "commit", ",\"actual\":10");
     assert_eq!((&late["charged"], &late["late"]), (&json!(10), &json!(true)));
     let listed = server.post("/v1/reservations", "{\"policy\":\"p\",\"key\":\"free\",\"cost\":9}");
-    assert_eq!((&listed["allowed"], listed.get("reserved")), (&json!(true), None));
+    assert_eq!((&listed["allowed"], listed.get("reserved")), (&json!(true), Some(&json!(0))));
+    assert_eq!(listed.get("expires_at_us"), None);
+    for (key, allowed) in [("free", true), ("bad", false)] {
+        let end = std::format!("{{\"policy\":\"p\",\"key\":\"{key}\",\"actual\":9}}");
+        let listed = server.post("/v1/reservations/one/commit", &end);
+        let said = ["allowed", "charged", "late", "id"].map(|field| &listed[field]);
+        assert_eq!(said, [&json!(allowed), &json!(0), &json!(false), &json!("one")]);
+    }
 }
 
 #[test]
@@ -76,6 +84,23 @@ fn a_refused_reservation_holds_nothing_and_says_when_it_passes() {
     );
     end(&mut server, "a", "commit", ",\"actual\":29000");
     assert_eq!(reserve(&mut server, ",\"cost\":1000,\"id\":\"c\"")["allowed"], true);
+}
+
+#[test]
+fn a_reservation_that_only_the_shadow_lets_pass_has_its_id() {
+    let mut server = Server::new(
+        "
+[policies.p]
+shadow = true
+limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '1/h' }]
+reservations = { most = 3 }",
+    );
+    for cost in [100, 100, 500] {
+        let answer = reserve(&mut server, &std::format!(",\"cost\":{cost},\"id\":\"r{cost}\""));
+        let id = json!(std::format!("r{cost}"));
+        assert_eq!((&answer["allowed"], &answer["id"]), (&json!(true), &id), "{answer}");
+        assert_eq!(answer.get("lease"), None);
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_change_without_a_body_refuses_one_and_an_actor_can_stand_in_a_log() {
         |actor: &str| crate::actor(&|name| (name == "x-tidegate-actor").then(|| actor.to_string()));
     assert_eq!(actor(&longest), Ok(longest.clone()));
     assert_eq!(crate::actor(&|_| None).as_deref(), Ok("administration"));
-    for wrong in ["", "a\nb", &(longest + "a")] {
+    for wrong in ["", "a\nb", "Zo\u{eb}", &(longest + "a")] {
         let refused = actor(wrong).unwrap_err();
         assert_eq!(refused.status, 400);
         assert!(refused.body.contains("the header `x-tidegate-actor`: expected"), "{refused:?}");

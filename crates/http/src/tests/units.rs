@@ -114,7 +114,7 @@ fn a_holder_takes_units_and_gives_back_what_is_left() {
 fn bad_budgets_are_refused_and_nothing_is_consumed() {
     let mut server = Server::new(UNITS);
     let holder = ",\"lease\":\"n\",\"wants\":1";
-    let together = "`granted_at_us`, `left`: expected both or neither, found one of them";
+    let together = "`left`: expected both it and the time at which its budget was granted, or neither; found one of them";
     for (body, detail) in [
         (on("spread", ",\"lease\":\"n\""), "missing field `wants`"),
         (on("spread", ",\"wants\":1"), "missing field `lease`"),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_value};
 use tidegate_tier::outage::Fleet;
 
-use super::shared::Shared;
+use super::shared::{Shared, is_of_another_type};
+use super::swap::unreadable;
 use crate::store::error::StoreError;
 
 /// The name of the sorted set, behind the prefix of the store: the hosts by the time in ms at which they were last there.
@@ -21,10 +22,7 @@ pub(super) fn announce(shared: &Arc<Shared>) {
     let announced = Announced(Arc::downgrade(shared));
     tokio::spawn(async move {
         while let Some(shared) = announced.0.upgrade() {
-            // without an answer the last count holds
-            if let Ok(count) = count(&shared).await {
-                shared.presence.handle_count(count);
-            }
+            shared.presence.handle_count(count(&shared).await);
             drop(shared);
             tokio::time::sleep(Duration::from_micros(Fleet::EVERY.0)).await;
         }
@@ -56,7 +54,13 @@ async fn count(shared: &Shared) -> Result<u64, StoreError> {
         Cmd::pexpire(&name, i64::try_from(2 * life_ms).unwrap_or(i64::MAX)),
         Cmd::zcard(&name),
     ];
-    last_of(shared.servers.send(&commands.each_ref().map(|command| (slot, command))).await)
+    let sent = commands.each_ref().map(|command| (slot, command));
+    last_of(shared.servers.send(&sent).await).map_err(|error| match error {
+        StoreError::Redis(error) if is_of_another_type(&error) => {
+            unreadable(&[name.as_bytes()], "a sorted set", error)
+        }
+        error => error,
+    })
 }
 
 /// The last answer, if there is no error among them.

@@ -1,18 +1,23 @@
-//! The connection to Redis: when the store opens it, when it counts as dead, how long an answer may take.
+//! The connection to Redis. This file decides where it leads, when the store opens it, when it counts as dead, and how long an answer
+//! may take.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands, ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use redis::{
+    AsyncCommands, ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind,
+};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::destination::Destination;
-use super::dialer::{Open, no_handshake};
+use super::dialer::{Dialer, Open, no_handshake};
 use super::named::with_address;
+use super::sentinel::Sentinels;
 use crate::store::error::StoreError;
 
 /// A connection on which this many questions in a row missed the deadline counts as dead.
@@ -25,6 +30,38 @@ const REPLACED_AFTER: Duration = Duration::from_millis(100);
 /// A connection on which Redis has answered nothing for this long may be closed: `timeout` in redis.conf is a
 /// second or more.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
+
+/// What a connection leads to, and who asks it.
+pub(super) struct Destination {
+    pub(super) dialer: Dialer,
+    pub(super) login: RedisConnectionInfo,
+    pub(super) to: To,
+}
+
+pub(super) enum To {
+    Server(ConnectionAddr),
+    /// Whatever server is the master when the connection opens.
+    Master(Sentinels),
+}
+
+impl Destination {
+    pub(super) async fn connect(&self, in_handshake: &AtomicBool) -> RedisResult<Open> {
+        let Self { dialer, login, to } = self;
+        match to {
+            To::Server(server) => dialer.connect(server, login, in_handshake).await,
+            To::Master(sentinels) => sentinels.connect(dialer, login, in_handshake).await,
+        }
+    }
+}
+
+impl fmt::Display for To {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => server.fmt(f),
+            Self::Master(sentinels) => write!(f, "the master {:?}", sentinels.master),
+        }
+    }
+}
 
 /// One connection for all callers. It is replaced when it is dead or leads to a server that is not the
 /// master.

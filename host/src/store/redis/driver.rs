@@ -1,6 +1,6 @@
 //! The task that drives the authority: it takes the operations, keeps some swaps under way, and answers.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -29,8 +29,9 @@ const MOST_TAKEN: usize = 1_024;
 /// Gives operations to the drivers. Each server has a driver of its own, so no server waits for another one.
 pub(super) struct Queue {
     pub(super) shared: Arc<Shared>,
-    /// Where the driver of a server takes operations from, by the number of the server.
-    drivers: Mutex<HashMap<u64, mpsc::UnboundedSender<Queued<Token>>>>,
+    /// Where the driver of a server takes operations from, by the number of the server. They are few, so each call would take longer
+    /// to hash the number than to find it.
+    drivers: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Queued<Token>>>>,
 }
 
 impl Drop for Queue {
@@ -177,7 +178,10 @@ impl Driver {
             self.authority.handle_nodes(nodes);
         }
         match made {
-            Ok(made) if made.again.is_empty() => self.authority.handle(swap, made.outcomes, times),
+            Ok(made) if made.again.is_empty() => {
+                self.shared.away.note(&made.outcomes);
+                self.authority.handle(swap, made.outcomes, times);
+            }
             Ok(made) => {
                 let call = Call::again(&self.shared, &mut self.authority, (&swap, made));
                 self.make(swap, call);

@@ -14,7 +14,6 @@ mod address;
 mod announce;
 mod cluster;
 mod connection;
-mod destination;
 mod dialer;
 mod driver;
 mod named;
@@ -41,6 +40,7 @@ use tidegate_tier::authority::Failure;
 use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
 
+use self::address::without_password;
 use self::announce::announce;
 use self::driver::Queue;
 use self::node::{Node, Step};
@@ -49,6 +49,7 @@ use self::outage::Away;
 use self::presence::Presence;
 use self::servers::Servers;
 use self::shared::{MOST_DEADLINES, Shared, VerdictOrFailure};
+use self::swap::{A_STATE, unreadable};
 use super::error::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
@@ -122,6 +123,20 @@ impl Redis {
         Ok(Self { shared, queue, node })
     }
 
+    /// The address to show to people: `…` stands in place of the user, the password and the query. `…` is all of it if
+    /// [`new`](Self::new) refuses the address, because a password may then be anywhere in it.
+    ///
+    /// ```
+    /// use tidegate::Redis;
+    ///
+    /// assert_eq!(Redis::without_password("redis://user:secret@h:6379/2"), "redis://…@h:6379/2");
+    /// assert_eq!(Redis::without_password("redis://h/secret"), "…");
+    /// ```
+    #[must_use]
+    pub fn without_password(url: &str) -> String {
+        without_password(url)
+    }
+
     /// Asks Redis whether it answers.
     ///
     /// # Errors
@@ -142,7 +157,13 @@ impl Redis {
         self.shared.presence.nodes()
     }
 
-    /// Why Redis is known to be away, if policies with `on_error = "local"` are decided by this host's share meanwhile.
+    /// Why Redis does not count this host; `None` if it does, and in an outage, because the last count holds until its end.
+    #[must_use]
+    pub fn uncounted(&self) -> Option<StoreError> {
+        self.shared.presence.uncounted()
+    }
+
+    /// Why Redis last did not decide: the cause of a verdict that is [degraded](tidegate_gate::Verdict::degraded).
     #[must_use]
     pub fn outage(&self) -> Option<StoreError> {
         self.shared.away.cause()
@@ -150,8 +171,8 @@ impl Redis {
 
     /// What this host has answered without asking Redis; `None` if it may not.
     #[must_use]
-    pub fn local_answers(&self) -> Option<&Counts> {
-        self.node.as_ref().map(|node| &node.answers)
+    pub fn local_answers(&self) -> Option<Counts> {
+        self.node.as_ref().map(|node| node.answers())
     }
 
     /// Gives back the units that this host took in advance, once it has no more requests. Returns how many units went back; those
@@ -252,7 +273,9 @@ impl Redis {
             return Ok(Vec::new());
         }
         let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-        self.shared.get(&names).await
+        let found = self.shared.get(&names).await?;
+        let found: Result<_, _> = found.into_iter().collect();
+        found.map_err(|error| unreadable(&names, A_STATE, error))
     }
 
     /// Deletes all stored records of a key, including those that it shares with other keys.

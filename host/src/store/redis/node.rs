@@ -20,8 +20,6 @@ pub(super) struct Node {
     /// A spin lock: it is held for a look into a hash table, and a thread that sleeps instead takes many times as long.
     state: Mutex<State>,
     began: Instant,
-    /// What it has answered by itself.
-    pub(super) answers: Counts,
 }
 
 struct State {
@@ -30,6 +28,8 @@ struct State {
     newest: Micros,
     /// A task reports what is due later.
     has_reporter: bool,
+    /// What it has answered by itself.
+    answers: Counts,
 }
 
 /// What to do about an operation.
@@ -50,8 +50,13 @@ impl Node {
         let node = Id([random.hash_one("first"), random.hash_one("second")]);
         let options = Options { node, seed: random.hash_one("seed"), ..Options::default() };
         let (cache, newest) = (NodeCache::new(options), Micros::ZERO);
-        let state = State { cache, newest, has_reporter: false };
-        Self { state: Mutex::new(state), began: Instant::now(), answers: Counts::default() }
+        let state = State { cache, newest, has_reporter: false, answers: Counts::default() };
+        Self { state: Mutex::new(state), began: Instant::now() }
+    }
+
+    /// What it has answered by itself.
+    pub(super) fn answers(&self) -> Counts {
+        self.state.lock().answers.clone()
     }
 
     pub(super) fn ask(&self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Step {
@@ -59,9 +64,10 @@ impl Node {
         let NodeStep { answer, own } = state.cache.ask(resolved, operation, now, sent);
         let starts_reporter = !state.has_reporter && state.cache.poll_timeout().is_some();
         state.has_reporter |= starts_reporter;
+        if let Some(kind) = answer.as_ref().and_then(LocalVerdict::kind) {
+            state.answers.count(kind);
+        }
         drop(state);
-        let kind = answer.as_ref().and_then(LocalVerdict::kind);
-        kind.into_iter().for_each(|kind| self.answers.count(kind));
         Step { answer, own, sent, starts_reporter }
     }
 

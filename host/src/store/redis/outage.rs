@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tidegate_gate::Verdict;
-use tidegate_tier::authority::Failure;
+use tidegate_tier::authority::{Failure, SwapOutcome};
 use tidegate_tier::cache::Transmit;
 use tidegate_tier::outage::Told;
 use tokio::sync::oneshot;
@@ -51,11 +51,10 @@ impl Recovery {
     pub(super) fn await_back(&mut self, shared: &Arc<Shared>, cause: &StoreError) {
         if !self.is_away {
             self.is_away = true;
-            shared.away.set(Some(cause.clone()));
+            shared.away.set(cause.clone());
             let shared = Arc::clone(shared);
             self.events.push(Box::pin(async move {
                 back(&shared).await;
-                shared.away.set(None);
                 Recovered::Back
             }));
         }
@@ -102,7 +101,9 @@ impl Recovery {
 
 fn told(answer: Option<Result<Verdict, Failure<StoreError>>>) -> Told {
     match answer {
-        Some(Ok(_) | Err(Failure::Transaction(_))) => Told::Done, // or it never can be
+        Some(
+            Ok(_) | Err(Failure::Transaction(_) | Failure::Store(StoreError::Unreadable { .. })),
+        ) => Told::Done, // or it never can be
         Some(Err(Failure::Store(StoreError::Redis(error)))) if !error.is_io_error() => {
             Told::NotDone // Redis has refused
         }
@@ -114,12 +115,12 @@ fn told(answer: Option<Result<Verdict, Failure<StoreError>>>) -> Told {
 /// Waits until Redis answers: of a Cluster all masters.
 async fn back(shared: &Shared) {
     while let Err(error) = shared.servers.ping().await {
-        shared.away.set(Some(error));
+        shared.away.set(error);
         sleep(ASK_AGAIN_AFTER).await;
     }
 }
 
-/// Whether Redis is away, and whether the store is gone.
+/// Why Redis last did not decide, and whether the store is gone.
 #[derive(Default)]
 pub(super) struct Away {
     cause: Mutex<Option<StoreError>>,
@@ -128,13 +129,42 @@ pub(super) struct Away {
 }
 
 impl Away {
-    /// Takes note why Redis is away; `None` if it is back.
-    pub(super) fn set(&self, cause: Option<StoreError>) {
-        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    /// Takes note why Redis does not decide.
+    pub(super) fn set(&self, cause: StoreError) {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
     }
 
-    /// Why Redis is away.
+    /// Takes note if Redis has answered that it does not do one of these, for example because it has no memory left.
+    pub(super) fn note(&self, outcomes: &[SwapOutcome<StoreError>]) {
+        let refused = outcomes.iter().find_map(|outcome| match outcome {
+            SwapOutcome::Refused(_, error) | SwapOutcome::Failed(error) => Some(error),
+            _ => None,
+        });
+        refused.into_iter().for_each(|error| self.set(error.clone()));
+    }
+
+    /// Why Redis last did not decide.
     pub(super) fn cause(&self) -> Option<StoreError> {
         self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{ErrorKind, RedisError};
+
+    use super::super::swap::A_STATE;
+    use super::*;
+
+    #[test]
+    fn what_redis_never_can_do_it_is_told_once() {
+        let error = || RedisError::from((ErrorKind::UnexpectedReturnType, "of this type"));
+        let told = |error| told(Some(Err(Failure::Store(error))));
+        let unreadable =
+            StoreError::Unreadable { names: Vec::new(), expected: A_STATE, error: error() };
+        assert_eq!(told(unreadable), Told::Done);
+        assert_eq!(told(StoreError::Redis(error())), Told::NotDone);
+        let within = Duration::from_secs(1);
+        assert_eq!(told(StoreError::Deadline { within, server: None }), Told::Unknown);
     }
 }

@@ -9,6 +9,7 @@ use tidegate_gate::Micros;
 use tidegate_tier::outage::Fleet;
 
 use crate::clock::micros;
+use crate::store::error::StoreError;
 
 /// The host among the others.
 pub(super) struct Presence {
@@ -16,6 +17,8 @@ pub(super) struct Presence {
     pub(super) id: u64,
     began: Instant,
     fleet: Mutex<Fleet>,
+    /// Why Redis has not counted this host the last time.
+    uncounted: Mutex<Option<StoreError>>,
     /// A task [announces](super::announce) the host.
     pub(super) is_announced: AtomicBool,
 }
@@ -23,12 +26,22 @@ pub(super) struct Presence {
 impl Presence {
     pub(super) fn new(id: u64) -> Self {
         let is_announced = AtomicBool::new(false);
-        Self { id, began: Instant::now(), fleet: Mutex::default(), is_announced }
+        let (fleet, uncounted) = (Mutex::default(), Mutex::default());
+        Self { id, began: Instant::now(), fleet, uncounted, is_announced }
     }
 
-    /// Takes the number of hosts that Redis has just counted.
-    pub(super) fn handle_count(&self, count: u64) {
-        self.fleet().handle_count(count, Micros(micros(self.began.elapsed())));
+    /// Takes the number of hosts that Redis has just counted. After an error the last count holds.
+    pub(super) fn handle_count(&self, count: Result<u64, StoreError>) {
+        if let Ok(count) = count {
+            self.fleet().handle_count(count, Micros(micros(self.began.elapsed())));
+        }
+        *self.uncounted.lock().unwrap_or_else(PoisonError::into_inner) = count.err();
+    }
+
+    /// Why Redis does not count this host. In an outage the last count holds.
+    pub(super) fn uncounted(&self) -> Option<StoreError> {
+        let uncounted = self.uncounted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        uncounted.filter(|error| error.is_unreadable() || self.nodes().is_none())
     }
 
     /// The number of hosts last seen, this one included; `None` if Redis was never asked.
@@ -38,5 +51,34 @@ impl Presence {
 
     fn fleet(&self) -> MutexGuard<'_, Fleet> {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use redis::RedisError;
+
+    use super::{Presence, StoreError};
+    use crate::store::redis::swap::unreadable;
+
+    #[test]
+    fn in_an_outage_the_last_count_holds_and_there_is_nothing_to_tell() {
+        let presence = Presence::new(1);
+        let away = || Err(StoreError::Deadline { within: Duration::from_millis(1), server: None });
+        presence.handle_count(away());
+        assert_eq!(presence.nodes(), None);
+        assert!(matches!(presence.uncounted(), Some(StoreError::Deadline { .. })), "never counted");
+        presence.handle_count(Ok(3));
+        assert!(presence.uncounted().is_none());
+        presence.handle_count(away());
+        assert_eq!(presence.nodes(), Some(3));
+        assert!(presence.uncounted().is_none(), "in an outage");
+        let error = RedisError::from(io::Error::other("WRONGTYPE"));
+        presence.handle_count(Err(unreadable(&[b"tidegate:hosts"], "a sorted set", error)));
+        assert_eq!(presence.nodes(), Some(3));
+        assert!(matches!(presence.uncounted(), Some(StoreError::Unreadable { .. })));
     }
 }

@@ -7,8 +7,7 @@ use redis::{AsyncCommands, Cmd, RedisError, ServerErrorKind, Value};
 
 use super::address::{Address, Topology, address};
 use super::cluster::{Cluster, slot_of};
-use super::connection::{Connection, MOST_MISSED};
-use super::destination::{Destination, To};
+use super::connection::{Connection, Destination, MOST_MISSED, To};
 use super::dialer::Dialer;
 use super::named::said_by;
 use super::options::RedisOptions;

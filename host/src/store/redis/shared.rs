@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value, from_redis_value};
 use tidegate_gate::{Resolved, Verdict, blob};
 use tidegate_tier::authority::Failure;
 use tokio::sync::oneshot;
 
 use super::cluster::slot_of;
+use super::named::with_address;
 use super::options::RedisOptions;
 use super::outage::Away;
 use super::presence::Presence;
@@ -63,17 +65,19 @@ impl Shared {
 
     /// Reads what is stored under these names. It does not use `MGET`: that reads a value that is not a
     /// string as missing, and the store would overwrite it.
-    pub(super) async fn get(&self, names: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    pub(super) async fn get(&self, names: &[&[u8]]) -> Result<Vec<Stored>, StoreError> {
         match &self.servers {
             Servers::One(connection) => {
                 let mut pipeline = Pipeline::new();
                 names.iter().for_each(|name| _ = pipeline.get(name));
-                let pipeline = &pipeline;
-                connection
-                    .read(
-                        |mut connection| async move { pipeline.query_async(&mut connection).await },
-                    )
-                    .await
+                let pipeline = &*pipeline.ignore_errors();
+                let read = |mut to: MultiplexedConnection| async move {
+                    let all: Vec<Value> = pipeline.query_async(&mut to).await?;
+                    all.into_iter().map(stored).collect()
+                };
+                let found: Vec<Stored> = connection.read(read).await?;
+                let named = |error| with_address(error, &connection.server);
+                Ok(found.into_iter().map(|stored| stored.map_err(named)).collect())
             }
             Servers::Cluster(_) => {
                 let get = |name: &&[u8]| (slot_of(name), Cmd::get(*name));
@@ -89,13 +93,24 @@ impl Shared {
         }
     }
 
-    async fn read(&self, commands: &[(u16, Cmd)]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    async fn read(&self, commands: &[(u16, Cmd)]) -> Result<Vec<Stored>, StoreError> {
         let commands: Vec<_> = commands.iter().map(|(slot, command)| (*slot, command)).collect();
         let answers = self.servers.send(&commands).await;
-        let read = |answer: Result<Value, StoreError>| {
-            let answer = answer?.extract_error()?;
-            Ok(from_redis_value(answer).map_err(RedisError::from)?)
-        };
-        answers.into_iter().map(read).collect()
+        answers.into_iter().map(|answer| Ok(stored(answer?)?)).collect()
     }
+}
+
+/// What is stored under a name, or what Redis says if that is of another type than states have.
+pub(super) type Stored = Result<Option<Vec<u8>>, RedisError>;
+
+fn stored(answer: Value) -> Result<Stored, RedisError> {
+    match answer.extract_error() {
+        Ok(value) => Ok(Ok(from_redis_value(value)?)),
+        Err(error) if is_of_another_type(&error) => Ok(Err(error)),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn is_of_another_type(error: &RedisError) -> bool {
+    error.code() == Some("WRONGTYPE")
 }

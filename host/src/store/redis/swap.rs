@@ -9,7 +9,7 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::{Swap, SwapOutcome};
 
 use super::options::RedisOptions;
-use super::shared::{Shared, Token};
+use super::shared::{Shared, Token, is_of_another_type};
 use crate::store::error::StoreError;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
@@ -20,6 +20,9 @@ const SOURCE: &str = include_str!("swap.lua");
 
 /// The same for names of several slots.
 const ACROSS_SOURCE: &str = concat!(include_str!("across.lua"), include_str!("swap.lua"));
+
+/// The type of Redis that states have.
+pub(super) const A_STATE: &str = "a string";
 
 /// The arguments before the names: the command, the script and the number of names.
 const BEFORE_NAMES: usize = 3;
@@ -245,16 +248,24 @@ impl Part {
         let found = shared.get(&names).await?;
         let expected = self.names_and_rest().skip(self.names).step_by(VALUES);
         let mut found = found.into_iter().zip(expected);
+        let mut names = names.iter().copied();
         let outcome = |records: &usize| {
-            let own: Vec<_> = found.by_ref().take(*records).collect();
-            let is_expected = |(found, expected): &(Option<Vec<u8>>, &[u8])| {
-                found.as_deref().unwrap_or_default() == *expected
-            };
-            let is_unwritten = own.iter().all(is_expected);
-            let found = own.into_iter().map(|(found, _)| found).collect();
-            match is_unwritten {
-                true => SwapOutcome::Found(found),
-                false => SwapOutcome::Refused(found, error.clone().into()),
+            let own: Vec<&[u8]> = names.by_ref().take(*records).collect();
+            let (mut bytes, mut is_unwritten) = (Vec::with_capacity(*records), true);
+            let mut other_type = None;
+            for (found, expected) in found.by_ref().take(*records) {
+                match found {
+                    Ok(found) => {
+                        is_unwritten &= found.as_deref().unwrap_or_default() == expected;
+                        bytes.push(found);
+                    }
+                    Err(error) => other_type = Some(error),
+                }
+            }
+            match other_type {
+                Some(error) => SwapOutcome::Unreadable(unreadable(&own, A_STATE, error)),
+                None if is_unwritten => SwapOutcome::Found(bytes),
+                None => SwapOutcome::Refused(bytes, error.clone().into()),
             }
         };
         Ok(self.partitions.iter().map(outcome).collect())
@@ -319,14 +330,19 @@ impl Part {
         match error {
             None if found.len() == records => SwapOutcome::Found(found),
             Some(error) if found.len() == records => SwapOutcome::Refused(found, error.into()),
-            Some(error) if error.code() != Some("WRONGTYPE") => SwapOutcome::Failed(error.into()),
-            Some(error) => {
-                let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-                SwapOutcome::Unreadable(StoreError::Unreadable { names: names.collect(), error })
+            Some(error) if is_of_another_type(&error) => {
+                SwapOutcome::Unreadable(unreadable(names, A_STATE, error))
             }
+            Some(error) => SwapOutcome::Failed(error.into()),
             None => SwapOutcome::Failed(unexpected().into()),
         }
     }
+}
+
+/// The error that one of these names holds another type.
+pub(super) fn unreadable(names: &[&[u8]], expected: &'static str, error: RedisError) -> StoreError {
+    let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+    StoreError::Unreadable { names: names.collect(), expected, error }
 }
 
 /// Whether a server has said that it did not do this.

@@ -81,7 +81,7 @@ async fn a_key_that_cannot_be_counted_by_is_refused() {
 async fn an_address_is_that_of_the_peer_or_of_the_client_behind_a_trusted_proxy() {
     let file = "trusted_proxies = ['10.0.0.0/8']
                 [policies.p]
-                limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]
+                limits = [{ algorithm = 'fixed_window', limit = 1, period = '365d' }]
                 deny = ['ip:192.0.2.66']";
     let policies = Policies::parse(file).unwrap();
     let store = Store::memory(&policies, 1 << 20).unwrap();

@@ -334,7 +334,9 @@ impl Revisions {
         let (file, restores) = self.text_after(to, deployed, &by, now)?;
         let policies = TimedPolicies::parse(&file, now).map_err(|error| {
             // the file alone is valid
-            Problem::InvalidRequest.response(alloc::format!("the override: {}", error.message))
+            let field = Some(error.path).filter(|path| !path.is_empty());
+            let at = field.map_or_else(String::new, |path| alloc::format!("{path}: "));
+            Problem::InvalidRequest.response(alloc::format!("the override: {at}{}", error.message))
         })?;
         if Self::hash(&file) == current.hash {
             return Ok(Changed { response: current.answer(current.version), policies: None });

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use tidegate_gate::{KeyHasher, Operation, Policies, Table, Timestamp};
 
 use crate::{
-    Exchange, Head, Headers, Keyed, OlderForm, Outcome, Served, Step, key_headers, key_of,
+    Check, Exchange, Head, Headers, Keyed, OlderForm, Outcome, Served, Step, key_headers, key_of,
 };
 
 #[track_caller]
@@ -164,4 +164,60 @@ fn middleware_says_the_cost_and_the_class_of_a_request() {
     let mut exchange = Exchange::of_key(policy, &asked, &mut || Some(1));
     let Step::Done(Served::Response(response)) = exchange.step() else { panic!("{exchange:?}") };
     assert!(response.body.contains("`class`: expected one of default, critical; found"));
+}
+
+#[test]
+fn a_store_that_never_waits_is_asked_in_one_call_for_what_the_steps_lead_to() {
+    let leases = "{ algorithm = 'concurrency', capacity = 1, time_to_live = '30s' }";
+    let units = "{ name = 'm', algorithm = 'fixed_window', limit = 3, period = '1m' }";
+    let mut all = Vec::new();
+    for (limits, more) in [
+        (TWO, ""),
+        (TWO, "shadow = true"),
+        (TWO, "deny = ['user:42']"),
+        (TWO, "on_error = 'closed'"),
+        (leases, ""),
+        (units, "reservations = { time_to_live = '30s' }"),
+    ] {
+        let file = std::format!("[policies.p]\n{more}\nlimits = [{limits}]");
+        let policies = Policies::parse(&file).unwrap();
+        let policy = policies.get("p").unwrap();
+        let reserves = more.starts_with("reservations");
+        for (cost, form, away) in [
+            (None, None, false),
+            (Some(2), Some(OlderForm::X), false),
+            (Some(10), None, false),
+            (None, None, true),
+        ] {
+            let asked = Keyed { key: "user:42", cost, form, reserves, ..Keyed::default() };
+            let mut tables = [(); 2].map(|()| Table::new(1 << 20, KeyHasher::new(0)));
+            for now in [Timestamp(86_400_000_000), Timestamp(86_400_500_000)] {
+                let mut decide = |table: usize, check: &Check| {
+                    let verdict = tables[table].ask(check.resolved(), now, &check.operation());
+                    match away {
+                        true => Outcome::Unavailable("away".to_owned()),
+                        false => Outcome::Decided(verdict.unwrap()),
+                    }
+                };
+                let at_once =
+                    Exchange::at_once(policy, &asked, &mut || Some(7), |check| decide(0, check));
+                let mut exchange = Exchange::of_key(policy, &asked, &mut || Some(7));
+                let served = loop {
+                    match exchange.step() {
+                        Step::Decide(checks) => {
+                            let outcomes = checks.iter().map(|check| decide(1, check)).collect();
+                            exchange.decided(outcomes);
+                        }
+                        Step::Done(served) => break served,
+                        step => panic!("{step:?}"),
+                    }
+                };
+                all.push(matches!(served, Served::Pass(_)));
+                let at_once =
+                    at_once.map_or_else(Served::Response, |pass| Served::Pass(pass.into()));
+                assert_eq!(at_once, served, "{more} {limits} {asked:?}");
+            }
+        }
+    }
+    assert!(all.contains(&true) && all.contains(&false));
 }

@@ -62,7 +62,7 @@ impl Gateway {
     #[track_caller]
     fn pass(&mut self) -> Pass {
         match self.serve() {
-            Served::Pass(pass) => pass,
+            Served::Pass(pass) => *pass,
             Served::Response(response) => panic!("{response:?}"),
         }
     }

@@ -45,6 +45,19 @@ pub(super) fn address(text: &str) -> Result<Address, StoreError> {
     Ok(Address { topology: Topology::Single, servers, login, is_tls })
 }
 
+/// The address as [`Redis::without_password`](super::Redis::without_password) shows it.
+pub(super) fn without_password(text: &str) -> String {
+    if address(text).is_err() {
+        return "…".to_owned();
+    }
+    let (place, query) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
+    let query = if query.is_empty() { "" } else { "?…" };
+    match place.split_once("://").zip(place.rsplit_once('@')) {
+        Some(((scheme, _), (_, hosts))) => format!("{scheme}://…@{hosts}{query}"),
+        None => format!("{place}{query}"),
+    }
+}
+
 fn cluster(several: &Several<'_>) -> Result<Address, StoreError> {
     if !matches!(several.path, "" | "0") {
         return refused("expected no database after the nodes: a Cluster has only the database 0");
@@ -166,7 +179,7 @@ const SENTINEL_PASSWORD: &str = "sentinel_password";
 
 #[cfg(test)]
 mod tests {
-    use super::{Topology, address};
+    use super::{Topology, address, without_password};
 
     fn servers(text: &str) -> (Vec<String>, super::Address) {
         let found = address(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -215,7 +228,7 @@ mod tests {
         let url = "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`";
         let database = "expected no database after the nodes: a Cluster has only the database 0";
         let master = "expected the name that the sentinels have for the master";
-        let scheme = "expected `redis://HOST:PORT`";
+        let scheme = "expected a scheme and `://`, as in `redis://HOST:PORT`";
         for (text, expected) in [
             ("redis+cluster://", host),
             ("redis+cluster:h", scheme),
@@ -230,12 +243,56 @@ mod tests {
             ("redis+sentinel://u:secret@a,b", master),
             ("redis+sentinel://u:secret@a/", master),
             ("redis+sentinel://u:secret@a/my master", master),
-            ("redis+sentinel://a/m/x", "expected the number of a database"),
+            ("redis+sentinel://a/m/x", "expected the number of a database behind the host"),
             ("redis+sentinel://a/m?sentinel_pass=secret", "expected only `protocol=2` or `3`"),
         ] {
             let found = address(text).expect_err(text).to_string();
             assert!(found.starts_with(expected), "{text}: {found}");
             assert!(!found.contains("secret"), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password_and_a_refused_one_not_at_all() {
+        for (text, shown) in [
+            ("redis://127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
+            ("redis://my_redis-1.cache.example.", "redis://my_redis-1.cache.example."),
+            ("redis://user:secret@h:6379/2", "redis://…@h:6379/2"),
+            ("redis://user:sec@ret@h", "redis://…@h"),
+            ("redis://:secret@[::1]:1?protocol=3", "redis://…@[::1]:1?…"),
+            ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
+            ("unix:/run/redis.sock?pass=sec@ret", "unix:/run/redis.sock?…"),
+            ("redis+cluster://u:secret@a:1,[::1]:2", "redis+cluster://…@a:1,[::1]:2"),
+            ("redis+sentinel://a,b:1/mymaster/2", "redis+sentinel://a,b:1/mymaster/2"),
+            ("redis+sentinel://a/m?sentinel_password=secret", "redis+sentinel://a/m?…"),
+        ] {
+            assert_eq!(without_password(text), shown, "{text}");
+        }
+        for text in [
+            "",
+            "secret",
+            "secret:6379",
+            "secret@h:6379",
+            "redis:secret@h:6379",
+            "secret://h",
+            "user:secret://x@h",
+            "redis://secret:127.0.0.1:17010",
+            "redis://sec/ret:127.0.0.1:17010",
+            "redis://user:sec/ret@h",
+            "redis://user:sec?ret@h",
+            "redis://secret=",
+            "redis://h/secret",
+            "redis://h/2/secret",
+            "redis://h?password=secret",
+            "redis://h#secret",
+            "redis+unix://secret",
+            "redis+cluster://a,b/secret",
+            "redis+cluster://a,secret:b:2",
+            "redis+sentinel://a,b/m/secret",
+        ] {
+            assert_eq!(without_password(text), "…", "{text}");
+            let error = address(text).unwrap_err().to_string();
+            assert!(!error.contains("secret") && error.contains("expected"), "{text}: {error}");
         }
     }
 

@@ -44,10 +44,18 @@ pub(super) fn single(text: &str) -> Result<Single, StoreError> {
     if !is_socket && !has_host {
         return refused("expected a host, as in `redis://127.0.0.1:6379`, found none");
     }
+    if !is_socket && !url.host_str().is_some_and(is_host) {
+        return refused(
+            "expected the name or address of a host, found something else: a password stands before an `@`, as in \
+             `redis://USER:PASSWORD@HOST:PORT`",
+        );
+    }
     let is_number = |text: &str| text.parse::<u32>().is_ok();
     let database = url.path().trim_matches('/');
     if !is_socket && !database.is_empty() && !is_number(database) {
-        return refused("expected the number of a database, as in `redis://127.0.0.1:6379/2`");
+        return refused(
+            "expected the number of a database behind the host, as in `redis://127.0.0.1:6379/2`, found something else",
+        );
     }
     if is_tls && url.fragment() == Some("insecure") {
         return refused(
@@ -75,7 +83,15 @@ pub(super) fn single(text: &str) -> Result<Single, StoreError> {
     Ok(Single { info: url.into_connection_info()?, is_tls })
 }
 
-const SCHEMES: &str = "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `redis+unix:///PATH`, \
+/// Whether this may be the name of a host, or its address. A password in its place would be shown wherever the server is named.
+fn is_host(text: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_of_name);
+    let is_address = text.starts_with('['); // of IPv6, which the URL has checked
+    is_address || text.strip_suffix('.').unwrap_or(text).split('.').all(is_label)
+}
+
+const SCHEMES: &str = "expected a scheme and `://`, as in `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `redis+unix:///PATH`, \
                        `redis+cluster://HOST:PORT,HOST:PORT` or `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`";
 
 #[cfg(test)]
@@ -92,6 +108,7 @@ mod tests {
             ("Redis://h:6380/2", "h:6380", 2),
             ("valkey://h:6380", "h:6380", 0),
             ("redis://[::1]:6380?protocol=3", "::1:6380", 0),
+            ("redis://my_redis-1.cache.example.:6380", "my_redis-1.cache.example.:6380", 0),
             ("redis://user:sec%3Fret@h", "h:6379", 0),
             ("redis+unix:///run/redis.sock", "/run/redis.sock", 0),
             ("redis+unix:///run/redis.sock?db=2&user=u&pass=p&protocol=2", "/run/redis.sock", 2),
@@ -114,8 +131,11 @@ mod tests {
         let url = "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`, with `%` and two digits for each special \
                    character of a password";
         let host = "expected a host, as in `redis://127.0.0.1:6379`, found none";
+        let name =
+            "expected the name or address of a host, found something else: a password stands";
+        let long = &format!("redis://{}:6379", "secret".repeat(11)); // labels have at most 63 letters
         let path = "expected a path from the root, as in `redis+unix:///run/redis.sock`";
-        let database = "expected the number of a database, as in `redis://127.0.0.1:6379/2`";
+        let database = "expected the number of a database behind the host, as in";
         let options = "expected only `protocol=2` or `3` after `?`, and no `#`";
         let of_socket = "expected only `db=NUMBER`, `user=…`, `pass=…` and `protocol=2` or `3` after `?`, and no `#`";
         for (text, expected) in [
@@ -133,6 +153,11 @@ mod tests {
             ("redis://", host),
             ("redis:///2", host),
             ("redis:secret@h:6379", host),
+            ("redis://secret%21:6379", name),
+            ("redis://secret=:6379", name),
+            ("redis://secret~+", name),
+            ("redis://secret..h", name),
+            (long, name),
             ("redis+unix:", path),
             ("redis+unix://", path),
             ("redis+unix://run/redis.sock", path),

@@ -21,9 +21,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 pub(super) use self::slots::slot_of;
-use self::slots::{Place, Slots, Told};
-use super::connection::Connection;
-use super::destination::{Destination, To};
+use self::slots::{ClusterSlots, NodeAddress, Slots};
+use super::connection::{Connection, Destination, To};
 use super::dialer::Dialer;
 use super::named::with_address;
 use crate::store::error::StoreError;
@@ -39,14 +38,14 @@ pub(super) struct Cluster {
     dialer: Dialer,
     login: RedisConnectionInfo,
     /// The nodes of the URL.
-    seeds: Vec<Place>,
+    seeds: Vec<NodeAddress>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     slots: Slots<Master>,
-    replicas: Vec<Place>,
+    replicas: Vec<NodeAddress>,
     /// The newest attempt to learn the slots.
     learning: Option<Learning>,
     /// The number of attempts. Each begins with another node.
@@ -67,7 +66,7 @@ struct Learning {
 pub(super) struct Master {
     /// Not 0. Another connection to the same master has another number.
     number: u64,
-    place: Place,
+    place: NodeAddress,
     connection: Connection,
 }
 
@@ -79,7 +78,7 @@ impl Cluster {
         nodes: Vec<ConnectionAddr>,
     ) -> Self {
         let place = |node| match node {
-            ConnectionAddr::Tcp(host, port) => Some(Place { host, port }),
+            ConnectionAddr::Tcp(host, port) => Some(NodeAddress { host, port }),
             _ => None, // never: the address of a Cluster has hosts
         };
         let seeds = nodes.into_iter().filter_map(place).collect();
@@ -131,7 +130,7 @@ impl Cluster {
             Ok(Ok(ended)) => ended.clone().unwrap_or(Ok(())),
             Ok(Err(_)) => Err(StoreError::Abandoned),
             Err(_) => {
-                let nodes: Vec<String> = self.nodes().iter().map(Place::to_string).collect();
+                let nodes: Vec<String> = self.nodes().iter().map(NodeAddress::to_string).collect();
                 let (within, server) = (self.dialer.deadline, Some(nodes.join(", ").into()));
                 Err(StoreError::Deadline { within, server })
             }
@@ -164,12 +163,12 @@ impl Cluster {
 
     /// Asks some nodes at a time for the slots, until two of them tell the same, or all have answered: a master that was
     /// away and comes back does not know yet that it is a replica.
-    async fn ask_nodes(&self) -> Result<Told, StoreError> {
+    async fn ask_nodes(&self) -> Result<ClusterSlots, StoreError> {
         let mut failed = StoreError::Abandoned;
         for places in self.nodes().chunks(MOST_ASKED) {
             let mut asked: FuturesUnordered<_> =
                 places.iter().map(|place| self.ask_node(place)).collect();
-            let mut told: Vec<Told> = Vec::new();
+            let mut told: Vec<ClusterSlots> = Vec::new();
             while let Some(answer) = asked.next().await {
                 match answer {
                     Ok(answer) if told.iter().any(|told| told.ranges == answer.ranges) => {
@@ -186,7 +185,7 @@ impl Cluster {
         Err(failed)
     }
 
-    async fn ask_node(&self, place: &Place) -> Result<Told, StoreError> {
+    async fn ask_node(&self, place: &NodeAddress) -> Result<ClusterSlots, StoreError> {
         let known = {
             let state = self.state();
             state.slots.masters.iter().find(|master| master.place == *place).cloned()
@@ -212,7 +211,7 @@ impl Cluster {
                 false => with_address(RedisError::from(error), place).into(),
             });
         }
-        let told = Told::read(told, place);
+        let told = ClusterSlots::read(told, place);
         match told.ranges.is_empty() {
             false => Ok(told),
             true => Err(RedisError::from((
@@ -225,10 +224,10 @@ impl Cluster {
     }
 
     /// The nodes that may know the slots, another one first each time.
-    fn nodes(&self) -> Vec<Place> {
+    fn nodes(&self) -> Vec<NodeAddress> {
         let state = self.state();
         let masters = state.slots.masters.iter().map(|master| &master.place);
-        let mut nodes: Vec<Place> = Vec::new();
+        let mut nodes: Vec<NodeAddress> = Vec::new();
         for place in masters.chain(&state.replicas).chain(&self.seeds) {
             if !nodes.contains(place) {
                 nodes.push(place.clone());
@@ -240,10 +239,10 @@ impl Cluster {
     }
 
     /// Goes by these slots from now on. Connections to masters that still are masters stay.
-    fn take(&self, told: Told) {
+    fn take(&self, told: ClusterSlots) {
         let mut state = self.state();
         let known = std::mem::take(&mut state.slots).masters;
-        let mut known: HashMap<Place, Arc<Master>> =
+        let mut known: HashMap<NodeAddress, Arc<Master>> =
             known.into_iter().map(|master| (master.place.clone(), master)).collect();
         for (first, last, place) in told.ranges {
             let master = match known.get(&place) {
@@ -257,14 +256,14 @@ impl Cluster {
     }
 
     /// Goes by what a master says of one slot from now on.
-    fn moved(self: &Arc<Self>, slot: u16, place: &Place) {
+    fn moved(self: &Arc<Self>, slot: u16, place: &NodeAddress) {
         let master = self.master_at(place);
         self.state().slots.give((slot, slot), &master);
         self.learn();
     }
 
     /// The master at this place. It need not have slots yet.
-    fn master_at(&self, place: &Place) -> Arc<Master> {
+    fn master_at(&self, place: &NodeAddress) -> Arc<Master> {
         let mut state = self.state();
         let known = state.slots.masters.iter().find(|master| master.place == *place);
         if let Some(master) = known {
@@ -275,13 +274,13 @@ impl Cluster {
         master
     }
 
-    fn begin(&self, state: &mut State, place: &Place) -> Arc<Master> {
+    fn begin(&self, state: &mut State, place: &NodeAddress) -> Arc<Master> {
         state.masters += 1;
         let (number, connection) = (state.masters, self.connection(place));
         Arc::new(Master { number, place: place.clone(), connection })
     }
 
-    fn connection(&self, place: &Place) -> Connection {
+    fn connection(&self, place: &NodeAddress) -> Connection {
         let to = To::Server(ConnectionAddr::Tcp(place.host.clone(), place.port));
         Connection::new(Destination { dialer: self.dialer.clone(), login: self.login.clone(), to })
     }

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, sleep};
 
-use super::slots::Place;
+use super::slots::NodeAddress;
 use super::{Cluster, Master};
 use crate::store::error::StoreError;
 use crate::store::redis::named::said_by;
@@ -111,7 +111,7 @@ impl Cluster {
         let again = Open { asked: None, waits: false, ..sent };
         let place = || {
             let error = RedisError::from(error.clone());
-            error.redirect_node().and_then(|(node, _)| Place::read(node, &master.place))
+            error.redirect_node().and_then(|(node, _)| NodeAddress::read(node, &master.place))
         };
         match error.kind()? {
             ServerErrorKind::Moved => {

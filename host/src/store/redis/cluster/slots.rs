@@ -24,18 +24,18 @@ pub(in super::super) fn slot_of(name: &[u8]) -> u16 {
 
 /// Where a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct NodeAddress {
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
-impl Place {
+impl NodeAddress {
     /// Reads `HOST:PORT`, as in an error of a node at `asked`. The address of IPv6 has no brackets; without a host it is that
     /// of the node itself.
     pub(super) fn read(text: &str, asked: &Self) -> Option<Self> {
@@ -47,16 +47,16 @@ impl Place {
 
 /// The answer to `CLUSTER SLOTS`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ClusterSlots {
     /// The first and the last slot of each range, and their master.
-    pub(super) ranges: Vec<(u16, u16, Place)>,
+    pub(super) ranges: Vec<(u16, u16, NodeAddress)>,
     /// Other nodes.
-    pub(super) replicas: Vec<Place>,
+    pub(super) replicas: Vec<NodeAddress>,
 }
 
-impl Told {
+impl ClusterSlots {
     /// Reads the answer of the node at `asked`. What cannot be read is left out, so its slots have no master.
-    pub(super) fn read(answer: Value, asked: &Place) -> Self {
+    pub(super) fn read(answer: Value, asked: &NodeAddress) -> Self {
         let mut told = Self::default();
         let Value::Array(ranges) = answer else { return told };
         for range in ranges {
@@ -81,7 +81,7 @@ fn number(value: Option<Value>) -> Option<u16> {
     }
 }
 
-fn place(node: Value, asked: &Place) -> Option<Place> {
+fn place(node: Value, asked: &NodeAddress) -> Option<NodeAddress> {
     let Value::Array(node) = node else { return None };
     let mut node = node.into_iter();
     let host = match node.next()? {
@@ -94,7 +94,7 @@ fn place(node: Value, asked: &Place) -> Option<Place> {
         return None; // the Cluster does not know it
     }
     let host = if is_unknown(&host) { asked.host.clone() } else { host };
-    Some(Place { host, port: number(node.next())? })
+    Some(NodeAddress { host, port: number(node.next())? })
 }
 
 /// Whether a node does not know its own address.
@@ -138,8 +138,8 @@ impl<M> Slots<M> {
 mod tests {
     use super::*;
 
-    fn place(host: &str, port: u16) -> Place {
-        Place { host: host.to_owned(), port }
+    fn place(host: &str, port: u16) -> NodeAddress {
+        NodeAddress { host: host.to_owned(), port }
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             Value::Array([vec![Value::Int(first), Value::Int(last)], nodes].concat())
         };
         let asked = place("asked", 1);
-        let told = Told::read(
+        let told = ClusterSlots::read(
             Value::Array(vec![
                 range(6, 7, vec![node(Value::Nil, 9), node(text("?"), 8)]),
                 range(0, 5, vec![node(text("a"), 7), node(text("b"), 8)]),
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(told.ranges[..3], expected);
         assert_eq!(told.ranges[3..], [(16_000, SLOTS - 1, place("a", 7))]);
         assert_eq!(told.replicas, [place("b", 8)]);
-        assert_eq!(Told::read(Value::Okay, &asked), Told::default());
+        assert_eq!(ClusterSlots::read(Value::Okay, &asked), ClusterSlots::default());
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             ("h:x", None),
             ("h", None),
         ] {
-            assert_eq!(Place::read(text, &asked), expected, "{text}");
+            assert_eq!(NodeAddress::read(text, &asked), expected, "{text}");
         }
     }
 
