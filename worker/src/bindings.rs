@@ -4,7 +4,7 @@ use tidegate_gate::Micros;
 use tidegate_http::Tokens;
 use worker::Env;
 
-use crate::exchange::Telemetry;
+use crate::in_force::Telemetry;
 use crate::variables::{found, is_true, millis, trusts_caller_time, value};
 
 /// How long an isolate goes by the policies that it knows before it asks for those in force.

@@ -6,9 +6,10 @@ use worker::{AnalyticsEngineDataPointBuilder, Context, Delay, Env};
 
 use crate::bindings::EVENTS;
 use crate::clock::{AFTER_RESPONSE, number};
+use crate::exchanges::{Event, Running};
 use crate::isolate::Isolate;
 use crate::log::log_error;
-use crate::node::{Event, Running, with};
+use crate::node::with;
 
 /// Analytics Engine takes at most this many events of a request.
 const MOST_EVENTS: usize = 25;

@@ -15,11 +15,11 @@ use worker::worker_sys::{Context as JsContext, FixedLengthStream};
 use worker::{AbortController, AbortSignal, Context, Headers, ResponseBuilder};
 
 use crate::body::next;
-use crate::exchange::parts;
+use crate::exchanges::End;
 use crate::held::Held;
-use crate::isolate::Isolate;
+use crate::isolate::{Isolate, parts};
 use crate::log::log_error;
-use crate::node::{End, with};
+use crate::node::with;
 use crate::sockets::coupled;
 
 /// Headers that concern one connection (RFC 9110 §7.6.1).

@@ -1,10 +1,12 @@
-//! The functions that JavaScript calls in an isolate, and the texts in which it gets the answers.
+//! The functions that JavaScript calls in an isolate: the requests that it hands in, and the texts in which it gets the answers.
 
 use std::rc::Rc;
 
 use js_sys::Function;
+use tidegate_gate::{Micros, Timestamp};
 use tidegate_http::{
-    self as http, BodyError, Exchange, Outcome, Response, Served, Step, upstream_failed,
+    self as http, BodyError, Exchange, Head, Outcome, Response, Served, Server, Step,
+    upstream_failed,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -12,9 +14,14 @@ use worker::Env;
 
 use crate::bindings::Bindings;
 use crate::clock::whole;
-use crate::exchange::{InForce, Needs, NextStep, OwnRequest, Request, parts, random};
+use crate::exchanges::{End, NextStep};
 use crate::fields::Fields;
-use crate::node::{self, End, Held, Node, with};
+use crate::in_force::{InForce, Needs};
+use crate::node::{self, LeaseOrReservation, Node, with};
+use crate::policies::Revision;
+
+/// How the URL of a call by RPC begins. The call is for the API, which routes may hide from requests over HTTP.
+pub(crate) const RPC: &str = "rpc://";
 
 /// How long an exchange waits for another one's call before it looks by itself whether it can go on.
 const LONGEST_TURN_MS: u32 = 2_000;
@@ -66,7 +73,7 @@ impl Isolate {
     ) -> u32 {
         let body = read(body, unread);
         with(now_ms, |node, now, at| {
-            let id = node.begin(OwnRequest { request, country, now, body }, at);
+            let id = begin(node, (&request, country.as_deref()), body, (now, at));
             node.step(id, now, at).of(id)
         })
     }
@@ -80,7 +87,7 @@ impl Isolate {
         actual: Option<f64>,
         now_ms: f64,
     ) {
-        let held = Held { renews, policy, key, name, actual: actual.map(whole) };
+        let held = LeaseOrReservation { renews, policy, key, name, actual: actual.map(whole) };
         with(now_ms, |node, now, at| node.hold(&held, now, at));
     }
 
@@ -133,9 +140,9 @@ impl Isolate {
         unread: Option<u32>,
         now_ms: f64,
     ) -> u32 {
-        let body = read(body, unread).unwrap_or(Err(BodyError::Incomplete));
+        let body = read(body, unread).or(Some(Err(BodyError::Incomplete)));
         with(now_ms, |node, now, at| {
-            let id = node.begin(OwnRequest { request, country, now, body: Some(body) }, at);
+            let id = begin(node, (&request, country.as_deref()), body, (now, at));
             let in_force = Rc::clone(&node.in_force);
             if let Some(running) = node.exchanges.get(id) {
                 running.end = Some(End::Served(unavailable(&in_force, &mut running.exchange)));
@@ -163,6 +170,41 @@ impl Isolate {
             }
         })
     }
+}
+
+/// Begins an exchange with a request. `body` is `None` if it was not read.
+fn begin(
+    node: &mut Node,
+    (request, country): (&Request, Option<&str>),
+    body: Option<Result<Vec<u8>, BodyError>>,
+    (now, at): (Timestamp, Micros),
+) -> u32 {
+    let (method, url) = (request.method(), request.url());
+    let (authority, path, query) = parts(&url);
+    let head = Head {
+        method: &method,
+        authority,
+        path,
+        query,
+        header: &|name| request.header(name),
+        // Cloudflare overwrites whatever the client sent
+        client_ip: &|| request.header("cf-connecting-ip")?.parse().ok(),
+        country,
+        now,
+    };
+    node.begin((now, at), |InForce { revision, access, metrics, answers, .. }| {
+        let Revision { policies, tag, .. } = &**revision;
+        let metrics = &|| metrics.text(tag.version, &answers.all());
+        let server = Server { policies, access, revision: tag, metrics };
+        let mut exchange = match url.starts_with(RPC) {
+            true => Exchange::of_api(&server, &head, &mut random),
+            false => Exchange::new(&server, &head, &mut random),
+        };
+        if let Some(body) = body {
+            exchange.body(body, &mut random);
+        }
+        exchange
+    })
 }
 
 /// What is done with a request whose checks have no outcomes.
@@ -210,4 +252,46 @@ pub(crate) fn text(response: &Response) -> String {
     let mut fields = Fields::with_capacity(lengths.fold(body.len() + 8, usize::saturating_add));
     fields.number(u64::from(*status)).headers(headers).text(body);
     fields.into_text()
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// A request of the runtime. To read a field of it takes time, so only the fields that are needed are read.
+    pub type Request;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn method(this: &Request) -> String;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn url(this: &Request) -> String;
+
+    #[wasm_bindgen(method, getter)]
+    fn headers(this: &Request) -> Headers;
+
+    type Headers;
+
+    #[wasm_bindgen(method, catch)]
+    fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
+}
+
+impl Request {
+    /// A header; `None` if it is missing or unreadable, so that a request which depends on it is refused.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        self.headers().get(name).ok().flatten()
+    }
+}
+
+/// The number may become the name of a lease, so it must not be guessable.
+pub(crate) fn random() -> Option<u64> {
+    getrandom::u64().ok()
+}
+
+/// The authority, path and query of a URL. The runtime has already parsed and normalized it, so no second parser is
+/// needed; the Unicode tables of one would be a third of the bundle.
+pub(crate) fn parts(url: &str) -> (&str, &str, &str) {
+    let url = url.split_once('#').map_or(url, |(url, _fragment)| url);
+    let (url, query) = url.split_once('?').unwrap_or((url, ""));
+    let rest = url.split_once("://").map_or(url, |(_scheme, rest)| rest);
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    (authority, if path.is_empty() { "/" } else { path }, query)
 }

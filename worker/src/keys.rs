@@ -49,6 +49,8 @@ fn authority(trusts_caller_time: bool) -> Authority<Place, &'static str> {
         ttl_margin: if trusts_caller_time { TTL_MARGIN } else { Micros::ZERO },
         // a given time may be ahead of the object's clock, so a refusal must be stored too
         is_only_writer: !trusts_caller_time,
+        // without random numbers, keys that collide would only take time
+        seed: getrandom::u64().unwrap_or_default(),
         ..Options::default()
     })
 }

@@ -17,19 +17,19 @@ mod call;
 #[cfg(target_arch = "wasm32")]
 mod clock;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
-mod closed;
-#[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod events;
-#[cfg(all(target_arch = "wasm32", feature = "api"))]
-mod exchange;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod exchanges;
 #[cfg(any(target_arch = "wasm32", test))]
-mod fields;
+#[path = "../../crates/wasm/src/fields.rs"]
+#[cfg_attr(not(feature = "api"), expect(dead_code, reason = "only responses have headers"))]
+mod fields; // the npm package has the same file
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod gateway;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod held;
+#[cfg(all(target_arch = "wasm32", feature = "api"))]
+mod in_force;
 #[cfg(all(target_arch = "wasm32", feature = "api"))]
 mod isolate;
 #[cfg(target_arch = "wasm32")]

@@ -1,32 +1,24 @@
 //! An isolate as a node: it answers what its policies let it answer, and asks the objects for the rest.
 
 use std::cell::RefCell;
-use std::iter;
 use std::rc::Rc;
 
-use js_sys::Function;
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
-use tidegate_http::{
-    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify, Watched,
-};
-use tidegate_tier::wire::{NodeOptions, Outgoing};
+use tidegate_http::{Access, Check, Exchange, LogSecret, Outcome, Step};
+use tidegate_tier::wire::{Failure, NodeOptions, Outgoing};
 use tidegate_tier::{cache, outage};
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
 use crate::call;
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{InForce, Needs, NextStep, OwnRequest};
-use crate::exchanges::Exchanges;
+use crate::exchanges::{End, Exchanges, NextStep, Running};
+use crate::in_force::{InForce, Needs};
 use crate::lists::Handover;
 use crate::log::log_error;
 use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
 use crate::watch::Watch;
-
-/// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
-/// called again.
-const LONGEST_EXCHANGE: Micros = Micros(120_000_000);
 
 /// How long a question waits for its reply once its client has gone. Nothing else ends the wait of a client but the
 /// runtime, which says when a call has failed.
@@ -61,51 +53,6 @@ pub(crate) struct Node {
     pub(crate) log_secret: LogSecret,
     /// What it hands over of its lists.
     pub(crate) handover: Handover,
-}
-
-/// An exchange under way.
-pub(crate) struct Running {
-    pub(crate) in_force: Rc<InForce>,
-    pub(crate) exchange: Exchange,
-    began: Micros,
-    /// The outcomes of the checks that are being decided, and how many are missing.
-    outcomes: Vec<Option<Outcome>>,
-    missing: usize,
-    /// When its first checks were asked for, and when the last answer of an object came.
-    asked: Option<Micros>,
-    answered: Option<Micros>,
-    /// The checks that were counted, by policy and outcome: how many, and their cost.
-    events: Vec<Event>,
-    pub(crate) end: Option<End>,
-    /// Lets the exchange go on if it waits for another one's call.
-    pub(crate) go_on: Option<Function>,
-}
-
-/// The checks of an exchange under one policy that had one outcome.
-pub(crate) struct Event {
-    pub(crate) policy: String,
-    pub(crate) outcome: &'static str,
-    pub(crate) checks: u32,
-    pub(crate) cost: u64,
-}
-
-/// What an exchange waits for.
-pub(crate) enum Waits {
-    /// The verification of this token.
-    Token(Verify),
-    /// A copy of the body.
-    Copy,
-    /// Who is limited in the whole Worker.
-    Lists(Watched, bool),
-}
-
-/// The end of an exchange.
-pub(crate) enum End {
-    Served(Served),
-    /// The object of the revisions must answer this call.
-    Asks(PolicyCall),
-    /// The object has answered it. The response is in fields.
-    Answered(String),
 }
 
 impl Node {
@@ -148,23 +95,17 @@ impl Node {
         })
     }
 
-    pub(crate) fn begin(&mut self, request: OwnRequest, at: Micros) -> u32 {
+    /// Begins an exchange under the policies that are in force now, and returns its number.
+    pub(crate) fn begin(
+        &mut self,
+        (now, at): (Timestamp, Micros),
+        begin: impl FnOnce(&InForce) -> Exchange,
+    ) -> u32 {
         self.forget(at);
-        self.end_overrides(request.now);
+        self.end_overrides(now);
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
-        let running = Running {
-            exchange: self.in_force.begin(request),
-            in_force: Rc::clone(&self.in_force),
-            began: at,
-            outcomes: Vec::new(),
-            missing: 0,
-            asked: None,
-            answered: None,
-            events: Vec::new(),
-            end: None,
-            go_on: None,
-        };
+        let running = Running::new(&self.in_force, begin(&self.in_force), at);
         self.exchanges.insert(id, Box::new(running));
         id
     }
@@ -176,8 +117,7 @@ impl Node {
             self.settle(&JsValue::UNDEFINED);
             self.wake_next();
         }
-        self.exchanges
-            .remove_while(|running| at.0.saturating_sub(running.began.0) > LONGEST_EXCHANGE.0);
+        self.exchanges.forget(at);
     }
 
     /// Goes on with an exchange, and gives it up if its body is missing.
@@ -231,10 +171,8 @@ impl Node {
                 answer.kind().into_iter().for_each(|kind| in_force.answers.count(kind));
                 Some(Outcome::Decided(answer.verdict()))
             };
-            running.outcomes = checks.iter().enumerate().map(&mut ask).collect();
-            running.missing = running.outcomes.iter().filter(|outcome| outcome.is_none()).count();
-            running.asked.get_or_insert(at);
-            if running.missing > 0 {
+            let outcomes = checks.iter().enumerate().map(&mut ask).collect();
+            if !running.ask(outcomes, at) {
                 return;
             }
             running.decided(now);
@@ -259,8 +197,8 @@ impl Node {
     }
 
     /// Renews or releases a lease of a request that passed, or commits its reservation. Nobody waits for the answer.
-    pub(crate) fn hold(&mut self, held: &Held<'_>, now: Timestamp, at: Micros) {
-        let Held { renews, policy, key, name, actual } = *held;
+    pub(crate) fn hold(&mut self, held: &LeaseOrReservation<'_>, now: Timestamp, at: Micros) {
+        let LeaseOrReservation { renews, policy, key, name, actual } = *held;
         let revision = Rc::clone(&self.in_force.revision);
         let Some(policy) = revision.policies.get(policy) else { return }; // it was another revision's
         let Ok(resolved) = Resolved::new(policy, key) else { return };
@@ -282,12 +220,19 @@ impl Node {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(failure) => {
                     log_error(&self.log_secret.describe(&answer.asked.resolved, &failure), cause);
-                    let unavailable = || Outcome::Unavailable(format!("durable object: {failure}"));
-                    shared.map_or_else(unavailable, Outcome::Decided)
+                    let why = || format!("durable object: {failure}");
+                    match (shared, &failure) {
+                        (Some(verdict), _) => Outcome::Decided(verdict),
+                        (None, Failure::Transaction(_)) => Outcome::Unreadable(why()),
+                        (None, _) => Outcome::Unavailable(why()),
+                    }
                 }
             };
             if let Some(token) = answer.asked.token {
                 self.decided(token, outcome, answer.at);
+            } else if let Outcome::Decided(verdict) = &outcome {
+                let Outgoing { resolved, operation, .. } = &answer.asked;
+                self.in_force.metrics.count_reservation(resolved, operation, verdict);
             }
         }
     }
@@ -304,11 +249,7 @@ impl Node {
     /// `answered` is the time at which the answer of an object came.
     fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome, answered: Micros) {
         let Some(running) = self.exchanges.get(id) else { return };
-        let Some(empty @ None) = running.outcomes.get_mut(place) else { return };
-        *empty = Some(outcome);
-        running.missing = running.missing.saturating_sub(1);
-        running.answered = Some(answered);
-        if running.missing > 0 {
+        if !running.answer(place, outcome, answered) {
             return;
         }
         let (now, at) = self.clock.last();
@@ -320,84 +261,8 @@ impl Node {
     }
 }
 
-impl Running {
-    /// Goes on once all checks that were being decided have outcomes, to the end or to the checks of the next policy.
-    fn decided(&mut self, now: Timestamp) {
-        let Self { in_force, exchange, outcomes, asked, answered, events, .. } = self;
-        let outcomes: Vec<Outcome> = outcomes.drain(..).flatten().collect();
-        if let Step::Decide(checks) = exchange.step() {
-            for (check, outcome) in checks.iter().zip(&outcomes) {
-                if in_force.metrics.count(check, outcome) {
-                    in_force.limited.borrow_mut().count(check, outcome, now);
-                }
-                if in_force.telemetry.events
-                    && let Some(counted) = Counted::of(check, outcome)
-                {
-                    let Counted { policy, outcome, cost, warned } = counted;
-                    for outcome in iter::once(outcome).chain(warned.then_some("warned")) {
-                        let same =
-                            |one: &&mut Event| (&*one.policy, one.outcome) == (policy, outcome);
-                        match events.iter_mut().find(same) {
-                            Some(event) => {
-                                event.checks = event.checks.saturating_add(1);
-                                event.cost = event.cost.saturating_add(cost);
-                            }
-                            None => events.push(Event {
-                                policy: policy.to_owned(),
-                                outcome,
-                                checks: 1,
-                                cost,
-                            }),
-                        }
-                    }
-                }
-            }
-        }
-        exchange.decided(outcomes);
-        if let Step::Done(mut served) = exchange.step() {
-            if in_force.telemetry.timing {
-                let took = answered.zip(*asked);
-                let took = took.map(|(answered, asked)| Micros(answered.0.saturating_sub(asked.0)));
-                served.headers_mut().push(("server-timing", timing(took).into()));
-            }
-            self.end = Some(End::Served(served));
-        }
-    }
-
-    fn wake(&mut self) {
-        if let Some(go_on) = self.go_on.take() {
-            let _ = go_on.call0(&JsValue::UNDEFINED); // settles a promise
-        }
-    }
-
-    /// What the exchange waits for, unless it is an answer of an object.
-    pub(crate) fn waits(&mut self) -> Option<Waits> {
-        match self.exchange.step() {
-            Step::Verify(token) => Some(Waits::Token(token.clone())),
-            Step::Copy => Some(Waits::Copy),
-            Step::Watch { what, clear } => Some(Waits::Lists(what, clear)),
-            _ => None,
-        }
-    }
-
-    /// The checks that were counted. Can be taken once.
-    pub(crate) fn events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
-    }
-}
-
-/// The header `Server-Timing`. `took` is the time that objects took, if they were asked.
-fn timing(took: Option<Micros>) -> String {
-    match took {
-        None => "tidegate;desc=\"isolate\"".to_owned(),
-        Some(Micros(us)) => {
-            format!("tidegate;dur={}.{:03};desc=\"object\"", us / 1_000, us % 1_000)
-        }
-    }
-}
-
 /// A lease or reservation of a request that passed.
-pub(crate) struct Held<'a> {
+pub(crate) struct LeaseOrReservation<'a> {
     pub(crate) renews: bool,
     /// What the reservation has really cost.
     pub(crate) actual: Option<u64>,

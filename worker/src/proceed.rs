@@ -9,9 +9,9 @@ use web_sys::Request;
 use worker::Env;
 
 use crate::body::copied;
-use crate::exchange::{NextStep, random};
-use crate::isolate::Isolate;
-use crate::node::{Running, Waits, with};
+use crate::exchanges::{NextStep, Running, Waits};
+use crate::isolate::{Isolate, random};
+use crate::node::with;
 use crate::{revisions, token};
 
 #[wasm_bindgen]

@@ -18,10 +18,11 @@ use worker::{Context, Delay, Env, Stub};
 
 use crate::call::questions;
 use crate::clock::timestamp;
+use crate::exchanges::End;
 use crate::fields::{Fields, Reader};
 use crate::isolate::Isolate;
 use crate::log::log_error;
-use crate::node::{End, Node, with};
+use crate::node::{Node, with};
 use crate::policies::{self, Revision};
 use crate::watch::Refresh;
 

@@ -6,8 +6,7 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use web_sys::{Headers, Request, RequestInit};
 use worker::Env;
 
-use crate::exchange::RPC;
-use crate::isolate::Isolate;
+use crate::isolate::{Isolate, RPC};
 use crate::variables::value;
 
 /// The field of a call that stands for the header `Idempotency-Key`.

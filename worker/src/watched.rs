@@ -4,7 +4,7 @@ use tidegate_gate::Timestamp;
 use tidegate_http::{KeysAs, Limited, Status, Watched};
 use wasm_bindgen::JsValue;
 
-use crate::exchange::InForce;
+use crate::in_force::InForce;
 use crate::lists;
 use crate::log::log_error;
 use crate::node::Node;

@@ -35,6 +35,13 @@ export const ruleOf = (numbers) => numbers[RULE];
 export const hasLease = (numbers) => (numbers[FLAGS] & HAS_LEASE) !== 0;
 
 /**
+ * Whether the answer has flags, which few have. V8 inlines `check` only if it is short, and so is what it calls each time.
+ *
+ * @type {(numbers: Numbers) => boolean}
+ */
+export const isFlagged = (numbers) => numbers[FLAGS] !== 0;
+
+/**
  * What middleware does with a request, from the text of `middleware.rs`.
  *
  * @type {(text: string) => declared.Admission}
@@ -245,7 +252,6 @@ function addOfLimit(answer, flags, zoneData) {
  */
 export function addFlagged(answer, numbers, granted, isShadow) {
   const flags = numbers[FLAGS];
-  if (flags === 0 && !isShadow) return;
   if ((flags & DENIED) !== 0) define(answer, "denied", true);
   if ((flags & WARNED) !== 0) define(answer, "warned", true);
   if (isShadow) define(answer, "wouldAllow", granted);
@@ -258,7 +264,7 @@ export function addFlagged(answer, numbers, granted, isShadow) {
  * @type {(source: Source) => boolean}
  */
 const isMore = ({ numbers, isShadow, lease }) =>
-  numbers[FLAGS] !== 0 || numbers[EFFECT] !== 0 || numbers[FACTOR] >= 0 || isShadow || lease !== undefined;
+  isFlagged(numbers) || numbers[EFFECT] !== 0 || numbers[FACTOR] >= 0 || isShadow || lease !== undefined;
 
 /** @type {(answer: object, source: Source) => void} */
 function addOptional(answer, { numbers, granted, isShadow, names, lease }) {
@@ -283,7 +289,7 @@ function addEffect(answer, numbers, names) {
   if (effect >= BUDGET && effect <= BACK) define(answer, "budget", { granted: first, grantedAtUs: second, expiresAtUs: third });
   if (effect === RESERVED) {
     define(answer, "reserved", first);
-    define(answer, "expiresAtUs", second);
+    if (first > 0) define(answer, "expiresAtUs", second);
   } else if (effect > RESERVED && effect <= LATE) {
     define(answer, "charged", first);
     define(answer, "late", effect === LATE);

@@ -1,10 +1,11 @@
 // Reads the options of the calls about keys. Which options a call has, and what each of them may be, stands in lists below.
 import { coded } from "./errors.js";
-import { clock, policyJson, requireNow, requirePlain, requireText, requireType, requireWhole, unknownField, wrongType } from "./input.js";
+import { policyJson, requireNow, requirePlain, requireText, requireType, requireWhole, unknownField, wrongType } from "./input.js";
+import { clock } from "./time.js";
 
 /** @import { ErrorCode } from "./index.js" */
 /** @import { Invalid } from "./input.js" */
-/** @typedef {{ check: (value: any, field: Field) => void, code: ErrorCode, least?: any, most?: any, required?: boolean }} FieldRule */
+/** @typedef {{ check: (value: any, field: Field) => void, code: ErrorCode, least?: any, most?: any, required?: boolean, isUnnamed?: boolean }} FieldRule an unnamed field is no expected one */
 /** @typedef {FieldRule & { name: string }} Field how a field of an argument is checked */
 /** @typedef {ReturnType<typeof fieldList>} FieldList the fields that an argument may have */
 
@@ -52,6 +53,8 @@ export class Call {
   cost;
   /** @type {any} a number, once `callOptions` has returned */
   now;
+  /** Whether the caller gave the time. */
+  isTimed = false;
   fields = NO_FIELDS;
   /**
    * The limits of the call as a policy.
@@ -82,7 +85,8 @@ export function callOptions(argument, given, fields) {
     const field = fields.required[place];
     if (/** @type {Record<string, any>} */ (call.fields)[field.name] === undefined) field.check(undefined, field);
   }
-  if (call.now === undefined) call.now = clock();
+  call.isTimed = call.now !== undefined;
+  if (!call.isTimed) call.now = clock();
   return call;
 }
 
@@ -175,6 +179,25 @@ export const SIGNAL = { check: isSignal, code: "INVALID_REQUEST" };
 /** @type {FieldRule} */
 const JITTER = { check: isShare, code: "INVALID_REQUEST" };
 
+/**
+ * In the place of `limits`, which only a limiter in memory takes, because it remembers them.
+ *
+ * @type {FieldRule}
+ */
+export const NO_LIMITS = {
+  isUnnamed: true,
+  code: "INVALID_REQUEST",
+  check(_, { code }) {
+    throw coded(code, "`limits`: expected no limits of a call, which need a `Limiter` in memory");
+  },
+};
+/**
+ * A time that only tests give.
+ *
+ * @type {FieldRule}
+ */
+export const UNNAMED_NOW = { ...NOW, isUnnamed: true };
+
 /** The options of `check`. */
 export const CHECK = fieldList({ cost: COST, ...EVERY });
 /** The options of `decide`, `peek` and `explain`. */
@@ -215,7 +238,7 @@ function fieldList(rules) {
   const list = Object.entries(rules).map(([name, rule]) => ({ name, ...rule }));
   const named = new Map(list.map((field) => [field.name, field]));
   const required = list.filter((field) => field.required);
-  return { named, names: [...named.keys()], required, cost: named.get("cost"), now: named.get("now") };
+  return { named, names: list.filter((field) => !field.isUnnamed).map(({ name }) => name), required, cost: named.get("cost"), now: named.get("now") };
 }
 
 /** @type {(signal: any) => void} */

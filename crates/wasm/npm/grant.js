@@ -35,7 +35,12 @@ export class AsyncGrant {
     requireUnits("units", units, 0, left);
     if (units === 0) return 0;
     this.#units -= units; // at once, so that a second call meanwhile cannot give the same units back
-    certain(await give(left, units)); // if nobody answers, they are not given back again: they may have been taken
+    try {
+      certain(await give(left, units));
+    } catch (/** @type {any} */ error) {
+      if (error?.code !== "UNAVAILABLE") this.#units += units; // if nobody answers, they may have been taken
+      throw error;
+    }
     return units;
   }
 
@@ -51,11 +56,12 @@ export class AsyncGrant {
     if (!this.#holds) return false;
     this.#holds = false;
     const { lease } = /** @type {any} */ (this);
-    const answer = await this.#limiter.release(this.#key, lease, options);
-    const degraded = ownField(answer, "degraded");
-    if (degraded === undefined) return ownField(answer, "live") ?? false;
-    this.#holds = true;
-    throw coded("UNAVAILABLE", degraded);
+    try {
+      return ownField(certain(await this.#limiter.release(this.#key, lease, options)), "live") ?? false;
+    } catch (error) {
+      this.#holds = true;
+      throw error;
+    }
   }
 
   /** A lease that cannot be released ends by itself, and a limiter that is closed releases none. */

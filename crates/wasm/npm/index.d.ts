@@ -122,7 +122,7 @@ export interface ReserveRequest {
 export interface Reservation extends Answer {
   /** The id of the reservation. */
   readonly id: string;
-  /** The units that are held; absent if nothing is. */
+  /** The units that are held: 0 for a key on a list. Absent if the limits refuse the reservation. */
   readonly reserved?: number;
   /** The time at which the reservation ends unless it is committed; absent if nothing is held. */
   readonly expiresAtUs?: number;
@@ -132,7 +132,7 @@ export interface Reservation extends Answer {
 export interface Committed extends Answer {
   /** The id of the reservation. */
   readonly id: string;
-  /** The units that count for the reservation: those of the first commit. Absent for a key on a list. */
+  /** The units that count for the reservation: those of the first commit, and 0 for a key on a list. */
   readonly charged?: number;
   /** Whether the reservation had ended before its first commit, or was never known. Its units were then charged at that commit. */
   readonly late?: boolean;

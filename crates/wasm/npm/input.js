@@ -5,6 +5,7 @@
 // before WebAssembly is called, because a getter may call the limiter again.
 import { coded } from "./errors.js";
 import { kindOf } from "./middleware/kind.js";
+import { clock, isInMilliseconds } from "./time.js";
 
 /** @import { ErrorCode, Limit } from "./index.js" */
 /** @typedef {(path: string, message: string) => Error} Invalid */
@@ -195,19 +196,16 @@ export function requireCostAndTime(cost, now) {
 }
 
 /**
- * Checks the type of a time that the caller gives, and that it is no `Date.now()`, which would make a window of 1 s last 1,000 s. Clocks
- * of tests begin near 0, so only what is also close to the real clock is refused.
+ * Checks the type of a time that the caller gives, and that it is no `Date.now()`, which would make a window of 1 s last 1,000 s.
  *
  * @type {(now: any) => void}
  */
 export function requireNow(now) {
   requireNumber("now", "INVALID_NOW", now);
-  if (now >= 1e12 && now <= 1e13 && Math.abs(now - Date.now()) <= DAY_MS) {
+  if (isInMilliseconds(now)) {
     throw coded("INVALID_NOW", `\`now\`: expected microseconds, found ${now}, which is \`Date.now()\` in milliseconds: multiply it by 1000`);
   }
 }
-
-const DAY_MS = 86_400_000;
 
 /** @type {(now: number) => void} */
 export function requireTime(now) {
@@ -251,11 +249,6 @@ export function requireNumber(field, code, value) {
 /** @type {(field: string, value: unknown) => void} */
 export function requireFunction(field, value) {
   requireType(field, "INVALID_REQUEST", value, "function");
-}
-
-/** Microseconds since the Unix epoch. */
-export function clock() {
-  return Math.floor(Date.now() * 1000);
 }
 
 const OPTIONAL = true;

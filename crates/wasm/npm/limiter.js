@@ -1,12 +1,12 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
-import { Grant, addFlagged, hasLease, readAdmission, readAnswer, readExplanation, readReservation, ruleOf } from "./answer.js";
+import { Grant, addFlagged, hasLease, isFlagged, readAdmission, readAnswer, readExplanation, readReservation, ruleOf } from "./answer.js";
 import {
   ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, RUN, WAIT, callOptions,
 } from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
-  admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, requestFacts,
+  admissionOptions, dumpBytes, headerValue, held, limiterOptions, requestFacts,
   requireCostAndTime, requireFunction, requireKeyText, requireTime, requireUnits, requireWellFormed, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
@@ -14,6 +14,7 @@ import { readPolicy } from "./reading.js";
 import { prepared } from "./prepared.js";
 import { running } from "./running.js";
 import { blockUs, spanUs } from "./span.js";
+import { clock } from "./time.js";
 import { Waiting } from "./waiting.js";
 
 /** @import * as declared from "./index.js" */
@@ -21,6 +22,8 @@ import { Waiting } from "./waiting.js";
 /** @import { Call } from "./call.js" */
 
 const utf8 = new TextEncoder();
+/** Keys that collide cost nothing while there are so few. */
+const MOST_UNSEEDED = 64;
 
 export class Limiter {
   /** @type {Native} */
@@ -33,7 +36,8 @@ export class Limiter {
   // Views of the module's memory, which its growth detaches. They are then made anew.
   #key = new Uint8Array();
   #numbers = new Float64Array();
-  #isSeeded = false;
+  /** The operations that may come before the hash table has its seed; 0 once it has it. */
+  #unseeded = MOST_UNSEEDED;
   /**
    * The names of the limits of each rule, and beside each the version of its time zone's data or nothing.
    *
@@ -79,7 +83,7 @@ export class Limiter {
       retryAfterUs: numbers[2],
       resetAfterUs: numbers[3],
     };
-    addFlagged(decision, numbers, granted, this.#isShadow);
+    if (isFlagged(numbers) || this.#isShadow) addFlagged(decision, numbers, granted, this.#isShadow);
     return decision;
   }
 
@@ -229,7 +233,7 @@ export class Limiter {
     const { cost, headers = "", reserves = false, isOneOfSeveral = false } = admissionOptions(options);
     requireKeyText(key);
     const native = this.#inUse();
-    if (!this.#isSeeded) this.#seed();
+    if (this.#unseeded > 0) this.#willAddKeys();
     caught(() => native.admit(key, cost, headers, reserves, isOneOfSeveral, clock()));
     return readAdmission(native.served());
   }
@@ -257,7 +261,7 @@ export class Limiter {
   restore(dump) {
     const bytes = dumpBytes(dump);
     const native = this.#inUse();
-    if (!this.#isSeeded) this.#seed();
+    if (this.#unseeded > 0) this.#seed();
     caught(() => {
       requireMemory(Math.ceil(bytes.length / 64));
       native.restore(bytes);
@@ -389,20 +393,8 @@ export class Limiter {
     const granted = call(this.#native, keyBytes);
     if (granted === undefined) throw this.#failure(read.cost ?? 0, read.now);
     const answer = this.#answer(granted, read, lease, make);
-    this.#wake(key);
+    this.#waiting?.wake(key, this.#native.sharesStates());
     return answer; // it names a lease if the operation does
-  }
-
-  /**
-   * Lets requests pass that wait for what has come back.
-   *
-   * @type {(key: string) => void}
-   */
-  #wake(key) {
-    if (this.#waiting === undefined) return;
-    // addresses of one network, and all ways to write an address, are one key
-    if (key.startsWith("ip:") || this.#native.sharesStates()) this.#waiting.wakeAll();
-    else this.#waiting.wake(key);
   }
 
   /**
@@ -413,6 +405,7 @@ export class Limiter {
   #begin(key, now, limits) {
     const native = this.#inUse();
     if (typeof key !== "string") throw notAKey(key);
+    if (this.#unseeded > 0) this.#willAddKeys();
     const keyBytes = this.#writeKey(key); // before the limits, which would hold for the next key if this one is invalid
     if (limits !== undefined) {
       requireTime(now);
@@ -458,22 +451,26 @@ export class Limiter {
   }
 
   #view() {
-    if (!this.#isSeeded) this.#seed();
     const { buffer } = moduleMemory();
     this.#key = new Uint8Array(buffer, this.#native.keyAddress(), this.#native.maxKeyBytes());
     this.#numbers = new Float64Array(buffer, this.#native.numbersAddress(), this.#native.numbersLength());
   }
 
-  /** Seeds the hash table before the first key: the global scope of a Worker makes limiters, but has no random numbers. */
+  /** Draws the seed of the hash table only once it may have many keys: in Node the first draw takes milliseconds. */
+  #willAddKeys() {
+    if (this.#unseeded > 1) this.#unseeded--;
+    else this.#seed();
+  }
+
   #seed() {
     const seeds = new Uint32Array(2);
     try {
       crypto.getRandomValues(seeds);
     } catch (error) {
-      throw coded("NO_RANDOMNESS", `a limiter needs random numbers before its first key: ${/** @type {Error} */ (error).message}`);
+      throw coded("NO_RANDOMNESS", `a limiter needs random numbers before it has many keys: ${/** @type {Error} */ (error).message}`);
     }
     this.#native.seed(seeds[0], seeds[1]);
-    this.#isSeeded = true;
+    this.#unseeded = 0;
   }
 
   /**

@@ -56,8 +56,8 @@ export type CheckOptions = Omit<memory.CheckOptions, "limits">;
 /** A request. Each limit reads the fields that it needs. */
 export type Request = Omit<memory.Request, "limits">;
 
-/** The fields that only a limiter with a clock and a policy of its own takes. */
-export type OfMemory = "now" | "limits" | "draw";
+/** An argument without the fields that only a limiter with a clock and a policy of its own takes. */
+export type Elsewhere<Argument> = Argument extends unknown ? Omit<Argument, "now" | "limits" | "draw"> : never;
 
 /**
  * Redis, or the server, could not be asked, so `on_error` has decided. Nobody knows the numbers of the key. A grant may have been
@@ -191,16 +191,16 @@ export interface AsyncLimiter<Own = object> {
    * @throws {ArgumentError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow)
    * @throws {LimiterError} `NEEDS_LEASE` if a limit on the key holds leases
    */
-  check(key: string, options?: Omit<memory.CheckOptions, OfMemory> & Own): Promise<Decision>;
+  check(key: string, options?: Elsewhere<memory.CheckOptions> & Own): Promise<Decision>;
 
   /** Answers whether and when a request would pass, and changes nothing. The default cost is 0. */
   peek(key: string, request?: Pick<memory.Request, "cost" | "class"> & Own): Promise<Answer>;
 
   /** Answers as `peek` does, by default at the policy's cost, and says why: which limit, and which of its rates or gaps. */
-  explain(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<Explanation>;
+  explain(key: string, request?: Elsewhere<memory.Request> & Own): Promise<Explanation>;
 
   /** Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the request acquires a lease. */
-  decide(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<Grant<Own>>;
+  decide(key: string, request?: Elsewhere<memory.Request> & Own): Promise<Grant<Own>>;
 
   /**
    * Waits until a request is granted. Requests on one key are granted in the order of their calls. The first of them asks again when
@@ -211,7 +211,7 @@ export interface AsyncLimiter<Own = object> {
    * @throws {LimiterError} `NEVER_GRANTED` for a key on the list `deny`; `FREED` if the limiter is closed meanwhile
    * @throws {FullError} `TOO_MANY_WAITERS` if 10,000 requests wait already
    */
-  waitFor(key: string, options?: Omit<memory.WaitOptions, OfMemory>): Promise<Grant<Own>>;
+  waitFor(key: string, options?: Elsewhere<memory.WaitOptions>): Promise<Grant<Own>>;
 
   /**
    * Acquires a lease, if the answer allows it.
@@ -219,7 +219,7 @@ export interface AsyncLimiter<Own = object> {
    * @param request the cost must be above 0
    * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
    */
-  acquire(key: string, request?: Omit<memory.Request, OfMemory> & Own): Promise<HeldGrant<Own>>;
+  acquire(key: string, request?: Elsewhere<memory.Request> & Own): Promise<HeldGrant<Own>>;
 
   /**
    * Acquires a lease, calls `fn` if the answer allows it, and releases the lease when `fn` has ended, also if it throws. Meanwhile the
@@ -230,7 +230,7 @@ export interface AsyncLimiter<Own = object> {
    * @param request a request as of `acquire`
    * @throws {LimiterError} as `acquire`, and what `fn` throws
    */
-  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Omit<memory.Request, OfMemory>): Promise<Ran<T>>;
+  run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Elsewhere<memory.Request>): Promise<Ran<T>>;
 
   /**
    * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
@@ -248,7 +248,7 @@ export interface AsyncLimiter<Own = object> {
    *
    * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
    */
-  budget(key: string, lease: string, wanted: Omit<memory.WantedBudget, OfMemory> & Own): Promise<HeldAnswer>;
+  budget(key: string, lease: string, wanted: Elsewhere<memory.WantedBudget> & Own): Promise<HeldAnswer>;
 
   /**
    * Counts the load that a reporter was offered, and answers the `factor` for reporters to apply.
@@ -262,7 +262,7 @@ export interface AsyncLimiter<Own = object> {
    *
    * @throws {LimiterError} `INVALID_REQUEST` if the policy has no `reservations`
    */
-  reserve(key: string, request?: Omit<memory.ReserveRequest, OfMemory> & Own): Promise<Reservation>;
+  reserve(key: string, request?: Elsewhere<memory.ReserveRequest> & Own): Promise<Reservation>;
 
   /**
    * Says what a reservation has really cost, once: a repeated call gets the same answer and changes nothing.

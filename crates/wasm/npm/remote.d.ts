@@ -5,11 +5,11 @@
  */
 
 import type * as memory from "tidegate";
-import type { Answer, AsyncLimiter, Decision, Grant, HeldGrant, OfMemory, Ran, Reservation } from "tidegate/redis";
+import type { Answer, AsyncLimiter, Decision, Elsewhere, Grant, HeldGrant, Ran, Reservation } from "tidegate/redis";
 
 export type { ErrorCode, LimitAnswer, Signal, Span } from "tidegate";
 export { ArgumentError, FullError, LimiterError, PolicyError } from "tidegate";
-export type { Answer, AsyncLimiter, Committed, Decision, Degraded, Explanation, Grant, Granted, HeldAnswer, HeldGrant, OfMemory, Ran, Reservation, Undegraded } from "tidegate/redis";
+export type { Answer, AsyncLimiter, Committed, Decision, Degraded, Elsewhere, Explanation, Grant, Granted, HeldAnswer, HeldGrant, Ran, Reservation, Undegraded } from "tidegate/redis";
 
 /** The options of a limiter that asks a server. */
 export interface RemoteLimiterOptions {
@@ -45,13 +45,13 @@ export interface OnceOptions extends CallOptions {
 }
 
 /** The options of `check`. */
-export type CheckOptions = Omit<memory.CheckOptions, OfMemory> & OnceOptions;
+export type CheckOptions = Elsewhere<memory.CheckOptions> & OnceOptions;
 
 /** A request. Each limit reads the fields that it needs. */
-export type Request = Omit<memory.Request, OfMemory> & OnceOptions;
+export type Request = Elsewhere<memory.Request> & OnceOptions;
 
 /** What is asked about a request whose true cost is known later. */
-export type ReserveRequest = Omit<memory.ReserveRequest, OfMemory> & OnceOptions;
+export type ReserveRequest = Elsewhere<memory.ReserveRequest> & OnceOptions;
 
 /**
  * Limits many keys by one policy of a server, together with all that ask this server.
@@ -69,7 +69,7 @@ export class RemoteLimiter {
 export interface RemoteLimiter extends AsyncLimiter<CallOptions> {
   check(key: string, options?: CheckOptions): Promise<Decision>;
   decide(key: string, request?: Request): Promise<Grant<OnceOptions>>;
-  waitFor(key: string, options?: Omit<memory.WaitOptions, OfMemory>): Promise<Grant<OnceOptions>>;
+  waitFor(key: string, options?: Elsewhere<memory.WaitOptions>): Promise<Grant<OnceOptions>>;
   acquire(key: string, request?: Request): Promise<HeldGrant<OnceOptions>>;
   run<T>(key: string, fn: (signal: memory.LeaseSignal) => T | Promise<T>, request?: Request): Promise<Ran<T>>;
   reserve(key: string, request?: ReserveRequest): Promise<Reservation>;

@@ -1,8 +1,9 @@
 // Checks types and reads the clock. WebAssembly decides.
 import { NativeReporter as Native, requireMemory } from "#native";
 import { caught, coded } from "./errors.js";
-import { clock, reporterOptions, requireNow, requireNumber } from "./input.js";
+import { reporterOptions, requireNow, requireNumber } from "./input.js";
 import { requireReady } from "./module.js";
+import { clock } from "./time.js";
 
 /** @import * as declared from "./index.js" */
 

@@ -1,10 +1,9 @@
 // Calls a function while a lease is held.
 import { coded, define, ownField } from "./errors.js";
+import { idleTimer } from "./time.js";
 
 /** @typedef {{ allowed: boolean, lease?: string, live?: boolean, degraded?: string, wouldAllow?: boolean }} Said */
 /** @typedef {Said & { renew: () => Said | Promise<Said>, [Symbol.asyncDispose](): Promise<void> }} Held */
-
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Calls `fn` if the request was granted, renews the lease meanwhile, and then releases it. Adds what `fn` returned to the grant.
@@ -35,7 +34,7 @@ class Holding {
   /** Whether there is a lease to lose: a request that passes in shadow, or while Redis is away, may have none. */
   #isHeld;
   #isOver = false;
-  /** @type {any} Node has `unref` here, browsers have not */
+  /** @type {any} */
   #renewal;
   /** @type {any} the timer of the end of a lease that nobody renews */
   #end;
@@ -62,12 +61,12 @@ class Holding {
    */
   #live(askedAt) {
     clearTimeout(this.#end);
-    this.#end = timer(() => this.#lose(), 3 * this.#everyMs - (Date.now() - askedAt));
+    this.#end = idleTimer(() => this.#lose(), 3 * this.#everyMs - (Date.now() - askedAt));
     this.#renewLater();
   }
 
   #renewLater() {
-    this.#renewal = timer(() => this.#renew(), this.#everyMs);
+    this.#renewal = idleTimer(() => this.#renew(), this.#everyMs);
   }
 
   async #renew() {
@@ -95,11 +94,4 @@ class Holding {
     if (!this.#isHeld) return;
     this.#lost.abort(coded("LEASE_LOST", "the lease has ended, because it could not be renewed in time: others may hold its place"));
   }
-}
-
-/** @type {(call: () => void, ms: number) => any} */
-function timer(call, ms) {
-  const timer = setTimeout(call, Math.min(Math.max(1, ms), LONGEST_TIMER_MS));
-  /** @type {any} */ (timer).unref?.(); // a lease keeps no process alive
-  return timer;
 }

@@ -1,6 +1,6 @@
 // Requests that wait until they are granted, in the order in which they came.
 import { coded, ownField } from "./errors.js";
-import { clock } from "./input.js";
+import { clock, millisecondsUntil, timer } from "./time.js";
 
 /** @import { Signal, WaitOptions } from "./index.js" */
 /** @typedef {{ allowed: boolean, denied?: boolean, atUs?: number, retryAfterUs?: number }} Said an answer, without numbers if nobody could be asked */
@@ -39,7 +39,6 @@ import { clock } from "./input.js";
  * @property {boolean} isWoken whether units may have come back since it asked
  */
 
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** A timer that is later than this has lost its turn. */
 const LATE_US = 100_000;
 /** How long the first request waits until it asks again, if nobody could be asked. */
@@ -206,7 +205,7 @@ export class Waiting {
       this.#stay(waiter, said.value);
     } catch (error) {
       this.#leave(waiter.key, queue, waiter).reject(error);
-      if (waiter === first) this.wake(waiter.key);
+      if (waiter === first) this.#wake(waiter.key);
     }
   }
 
@@ -222,17 +221,24 @@ export class Waiting {
   }
 
   /**
-   * Asks again at once for the first request on a key, because units may have come back.
+   * Asks again at once for the first request on a key, because units may have come back. Addresses of one network, and all ways to
+   * write an address, are one key.
    *
-   * @type {(key: string) => void}
+   * @type {(key: string, sharesStates?: boolean) => void}
    */
-  wake(key) {
-    const queue = this.#queues.get(key);
-    if (queue !== undefined) this.#next(key, queue);
+  wake(key, sharesStates) {
+    if (sharesStates || key.startsWith("ip:")) this.wakeAll();
+    else this.#wake(key);
   }
 
   wakeAll() {
-    for (const key of [...this.#queues.keys()]) this.wake(key);
+    for (const key of [...this.#queues.keys()]) this.#wake(key);
+  }
+
+  /** @param {string} key */
+  #wake(key) {
+    const queue = this.#queues.get(key);
+    if (queue !== undefined) this.#next(key, queue);
   }
 
   /**
@@ -331,12 +337,12 @@ export class Waiting {
   #serveLater(key, queue, { jitter }, { atUs = clock(), retryAfterUs = UNKNOWN_WAIT_US }) {
     queue.waitUs = Math.min(retryAfterUs, this.#lookAgainUs);
     queue.dueUs = atUs + queue.waitUs;
-    const wait = Math.max(1, (queue.dueUs - clock()) / 1000);
-    const late = Math.floor(wait * jitter * Math.random());
-    const timer = setTimeout(() => {
-      if (queue.timer === timer) this.#serve(key, queue, this.#turnOf(queue)); // a Worker does not end a timer of another request
-    }, Math.min(Math.ceil(wait) + late, LONGEST_TIMER_MS));
-    queue.timer = timer;
+    const waitMs = Math.max(1, millisecondsUntil(clock(), queue.dueUs));
+    const lateMs = Math.floor(waitMs * jitter * Math.random());
+    const own = timer(() => {
+      if (queue.timer === own) this.#serve(key, queue, this.#turnOf(queue)); // a Worker does not end a timer of another request
+    }, waitMs + lateMs);
+    queue.timer = own;
   }
 
   /**
@@ -393,7 +399,7 @@ export class Waiting {
       if (waiter === first) next.add(waiter.key); // the next one may need less
       this.#leave(waiter.key, queue, waiter).reject(signal.reason);
     }
-    for (const key of next) this.wake(key);
+    for (const key of next) this.#wake(key);
   }
 
   /** @type {(key: string, queue: Queue, waiter: Waiter) => Waiter} */

@@ -109,10 +109,12 @@ impl Authority {
         Some(token)
     }
 
-    /// Whether the request of the last answer passes, before shadow.
+    /// What the last answer says, in bits: whether the request passes, before shadow (1); whether the store has not decided (2); whether
+    /// the operation failed (4). JavaScript asks once, because each call of WebAssembly takes its time.
     #[must_use]
-    pub fn passes(&self) -> bool {
-        self.said.passes
+    pub fn says(&self) -> u8 {
+        let Said { passes, degraded, failure, .. } = &self.said;
+        u8::from(*passes) | u8::from(degraded.is_some()) << 1 | u8::from(failure.is_some()) << 2
     }
 
     /// The name of the lease, or the id of the reservation, that the last answer concerns.

@@ -12,6 +12,7 @@ mod check;
 mod failure;
 #[cfg(any(feature = "redis", feature = "objects"))]
 mod far;
+#[expect(dead_code, reason = "the Worker, which has this file too, reads fields")]
 mod fields;
 mod input;
 #[cfg(not(feature = "objects"))]

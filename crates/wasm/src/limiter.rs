@@ -56,7 +56,7 @@ pub struct Limiter {
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// A limiter with the policy in `text`, or with the policy `name` of the file in `text`. `written` says
-    /// whether the caller wrote this text, so that errors name its lines. [`seed`](Self::seed) comes before the first key.
+    /// whether the caller wrote this text, so that errors name its lines. [`seed`](Self::seed) comes before there are many keys.
     ///
     /// # Errors
     /// Throws a text that `errors.js` reads, as all calls do.
@@ -91,6 +91,7 @@ impl Limiter {
 
     /// Seeds the hash table. The numbers should be random, so that callers cannot choose keys that collide.
     pub fn seed(&mut self, high: u32, low: u32) {
+        self.forget_before_call(); // the operation before this one is over
         self.table.seed(KeyHasher::new(u64::from(high) << 32 | u64::from(low)));
     }
 

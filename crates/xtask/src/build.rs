@@ -43,8 +43,9 @@ const GUEST_LIMIT: usize = 196 * 1_024;
 
 /// How modules for every runtime are optimized: to few bytes, and with the wasm features that rustc uses and every runtime has. With more
 /// features the optimizer writes modules that Node 20 cannot read.
-const PORTABLE: [&str; 8] = [
+const PORTABLE: [&str; 9] = [
     "-Oz",
+    "--converge",
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
     "--enable-multivalue",

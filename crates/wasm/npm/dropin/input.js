@@ -27,8 +27,9 @@ export function fieldsOf(object, names) {
  */
 export function keyText(key) {
   if (typeof key === "string") {
-    const isMarked = key === "" || key.startsWith(MARK) || key.startsWith("ip:");
-    return isMarked ? `${MARK}${shortText(key)}` : shortText(key);
+    const text = shortText(key);
+    const isMarked = text === "" || text.startsWith(MARK) || text.startsWith("ip:");
+    return isMarked ? `${MARK}${text}` : text;
   }
   requirePrimitive("key", key);
   return `${MARK}${typeof key}:${shortText(String(key))}`;
@@ -58,6 +59,11 @@ export function invalidKey(field, found) {
   return failure(ArgumentError, "INVALID_KEY", `\`${field}\`: expected a string or a number, found ${found}`);
 }
 
+/** Timers know no more, which is 24 days. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** As much as Node takes in all headers of a request: a hash of megabytes would hold up the event loop. */
+const MOST_TEXT = 16_384;
 /** The core's keys have at most 512 bytes, and a character has up to 3. */
 const MOST_CHARACTERS = 160;
 const HEAD_CHARACTERS = 128;
@@ -65,11 +71,22 @@ const HEAD_CHARACTERS = 128;
 /**
  * A text as the core takes it. A long text is replaced by its beginning and its hash, which together exceed every short text.
  *
- * @type {(text: string) => string}
+ * @type {(text: string, field?: string) => string}
  */
-export function shortText(text) {
+export function shortText(text, field = "key") {
   if (text.length <= MOST_CHARACTERS) return text.isWellFormed() ? text : text.toWellFormed();
+  requireNoLonger(field, text);
   return `${text.slice(0, HEAD_CHARACTERS)}#${hash(text)}`.toWellFormed();
+}
+
+/**
+ * Refuses a text that is too long before it is copied or read.
+ *
+ * @type {(field: string, text: unknown) => void}
+ */
+export function requireNoLonger(field, text) {
+  if (typeof text !== "string" || text.length <= MOST_TEXT) return;
+  throw failure(ArgumentError, "INVALID_KEY", `\`${field}\`: expected at most ${MOST_TEXT} characters, found ${text.length}`);
 }
 
 /**

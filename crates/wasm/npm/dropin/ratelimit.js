@@ -1,6 +1,6 @@
 // The single-region limiter of @upstash/ratelimit, wherever its algorithms keep their states.
 import { ArgumentError } from "tidegate";
-import { Clock, failure, fieldsOf, invalid, invalidKey, requireNumber, requireWhole, shortText } from "./input.js";
+import { Clock, failure, fieldsOf, invalid, invalidKey, LONGEST_TIMER_MS, requireNoLonger, requireNumber, requireWhole, shortText } from "./input.js";
 
 /** @import * as declared from "./upstash.js" */
 /** @import { KeyedCounters, Soon } from "./counters.js" */
@@ -136,13 +136,14 @@ export class Limiting {
 
   /** @type {(identifier: unknown) => string} */
   #key(identifier) {
+    requireNoLonger("identifier", identifier);
     let joined;
     try {
       joined = [this.#prefix, identifier].join(":");
     } catch {
       throw invalidKey("identifier", typeof identifier === "symbol" ? "a symbol" : "an object without a text");
     }
-    return shortText(joined);
+    return shortText(joined, "identifier");
   }
 
   /** Milliseconds of the limiter's clock. */
@@ -163,8 +164,6 @@ export class Limiting {
     return time - this.#aheadMs();
   }
 }
-
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * The functions that say how requests are limited, and the one that knows what they have returned.

@@ -11,6 +11,9 @@ import { readPolicy } from "../reading.js";
 /** @typedef {(native: Native, at: number) => number | undefined} Begin begins an operation, and returns its token; `undefined` if it needs nobody */
 /** @typedef {{ resolve: (answer: any) => void, reject: (error: unknown) => void, read: () => any, begin: Begin }} Waiter */
 
+/** What the bits say that WebAssembly hands over with an answer. */
+const [PASSES, DEGRADED, FAILED] = [1, 2, 4];
+
 export class Desk {
   /** @type {Native} */
   #native;
@@ -24,6 +27,8 @@ export class Desk {
    * @type {Map<number, Waiter>}
    */
   #waiters = new Map();
+  /** What the last answer says, in bits. */
+  #says = 0;
   /** A view of the module's memory, which its growth detaches. It is then made anew. */
   #numbers = new Float64Array();
   /**
@@ -41,7 +46,12 @@ export class Desk {
   /** @param {import("../index.js").AnyPolicy} policy @param {Make} make @param {Carry} carry */
   constructor(policy, make, carry) {
     /** @type {Heard} */
-    const heard = { answers: () => this.#settle(), failed: (error) => this.#fail(error), ended: () => this.#beginAnew() };
+    const heard = {
+      answers: () => this.#settle(),
+      waits: (token, waiter) => this.#waiters.get(token) === waiter,
+      failed: (error) => this.#fail(error),
+      ended: () => this.#beginAnew(),
+    };
     this.#make = readPolicy(policy, (text, isWritten) => {
       let first = /** @type {Native | undefined} */ (make(text, isWritten));
       return () => {
@@ -101,22 +111,25 @@ export class Desk {
    * @type {(begin: Begin, read: () => any) => Promise<any>}
    */
   wait(begin, read) {
-    let wake = () => {};
+    /** @type {Waiter | undefined} */
+    let waiter;
+    /** @type {number | undefined} */
+    let token;
+    let carrier = this.#carrier;
     const settled = new Promise((resolve, reject) => { // what throws in here rejects
       const native = this.inUse();
-      const carrier = this.#carrier;
+      carrier = this.#carrier;
       try {
-        const token = caught(() => begin(native, carrier.at()));
-        if (token === undefined) return resolve(read());
-        const waiter = { resolve, reject, read, begin };
-        this.#waiters.set(token, waiter);
-        wake = () => void carrier.wake(token, settled, () => this.#waiters.get(token) === waiter);
+        token = begin(native, carrier.at());
+        waiter = { resolve, reject, read, begin };
+        if (token === undefined) this.#give(waiter, carrier);
+        else this.#waiters.set(token, waiter);
       } catch (error) {
         carrier.recover?.(error);
-        throw error;
+        throw asError(error);
       }
     });
-    wake();
+    if (token !== undefined) carrier.wake(token, settled, waiter);
     return settled;
   }
 
@@ -126,11 +139,10 @@ export class Desk {
     if (this.#numbers.length === 0) {
       this.#numbers = new Float64Array(moduleMemory().buffer, native.numbersAddress(), native.numbersLength());
     }
-    const [numbers, isShadow, granted] = [this.#numbers, this.#isShadow, native.passes()];
-    const degraded = native.degraded();
-    if (degraded !== undefined) return { numbers, granted, isShadow, names: [], lease: native.lease(), degraded };
+    const [numbers, isShadow, granted] = [this.#numbers, this.#isShadow, (this.#says & PASSES) !== 0];
+    if ((this.#says & DEGRADED) !== 0) return { numbers, granted, isShadow, names: [], lease: native.lease(), degraded: native.degraded() };
     const lease = hasLease(numbers) ? native.lease() : undefined;
-    return { numbers, granted, isShadow, names: this.#namesOf(ruleOf(numbers)), lease, degraded };
+    return { numbers, granted, isShadow, names: this.#namesOf(ruleOf(numbers)), lease, degraded: undefined }; // an own field, which hides one of a prototype
   }
 
   /** @type {(rule: number) => string[]} */
@@ -158,11 +170,22 @@ export class Desk {
     for (let token = native.pollAnswer(at); token !== undefined; token = native.pollAnswer(at)) {
       const waiter = this.#waiters.get(token);
       this.#waiters.delete(token);
-      const failure = native.failure();
-      if (failure !== undefined) waiter?.reject(asError(failure));
-      else waiter?.resolve(waiter.read());
+      if (waiter !== undefined) this.#give(waiter);
     }
     this.#endIfDrained();
+  }
+
+  /**
+   * Gives the last answer to its caller. One that needed no store comes when the carrier lets it.
+   *
+   * @type {(waiter: Waiter, carrier?: Carrier) => void}
+   */
+  #give({ resolve, reject, read }, carrier) {
+    this.#says = this.#native.says();
+    if ((this.#says & FAILED) !== 0) return reject(asError(this.#native.failure()));
+    const answer = read();
+    if (carrier?.answered === undefined) resolve(answer);
+    else carrier.answered(() => resolve(answer));
   }
 
   /**
@@ -185,8 +208,13 @@ export class Desk {
     const { native, carrier } = this.#make();
     [this.#native, this.#carrier, this.#numbers] = [native, carrier, new Float64Array()];
     for (const waiter of waiting) {
-      const token = waiter.begin(native, carrier.at());
-      if (token !== undefined) this.#waiters.set(token, waiter); // always: it has waited before
+      try {
+        const token = waiter.begin(native, carrier.at());
+        if (token === undefined) this.#give(waiter);
+        else this.#waiters.set(token, waiter);
+      } catch (error) {
+        waiter.reject(asError(error));
+      }
     }
     carrier.giveUp?.();
     this.#settle();

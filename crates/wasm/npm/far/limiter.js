@@ -1,15 +1,17 @@
 // A limiter whose states are elsewhere: in Redis, or in Durable Objects.
 import { NativeAuthority as Native, longKey } from "#native";
 import { readAdmission, readExplanation } from "../answer.js";
+import { defineAbsent } from "../absent.js";
 import * as calls from "../call.js";
 import { asError, caught, certain, closed, define } from "../errors.js";
 import {
-  MOST_WAITERS, admissionOptions, clock, headerValue, held, requestFacts, requireFunction, requireKeyText, requireUnits,
+  MOST_WAITERS, admissionOptions, headerValue, held, requestFacts, requireFunction, requireKeyText, requireUnits,
 } from "../input.js";
 import { prepared } from "../prepared.js";
 import { AsyncGrant } from "../grant.js";
 import { running } from "../running.js";
 import { blockUs, spanUs } from "../span.js";
+import { clock } from "../time.js";
 import { LOOK_AGAIN_US, Waiting } from "../waiting.js";
 import { answerOf, decisionOf, reservationOf } from "./answer.js";
 import { Desk } from "./desk.js";
@@ -19,7 +21,7 @@ import { Desk } from "./desk.js";
 /** @import { Refund } from "../grant.js" */
 /** @import { Source } from "./answer.js" */
 /** @import { Carry, Make } from "./desk.js" */
-/** @typedef {(read: Call) => (native: Native) => number} Prepare checks what an operation is given, and then begins it: returns its token */
+/** @typedef {(read: Call) => (native: Native) => number | undefined} Prepare checks what an operation is given, and then begins it: returns its token, or nothing if its answer is there */
 
 export class FarLimiter {
   #desk;
@@ -34,8 +36,17 @@ export class FarLimiter {
   /** The requests of `waitFor`. */
   #waiting;
 
-  /** @param {import("../index.js").AnyPolicy} policy @param {Make} make @param {Carry} carry @param {import("../waiting.js").Attend} [attend] */
-  constructor(policy, make, carry, attend) {
+  #fieldsOf;
+
+  /**
+   * @param {import("../index.js").AnyPolicy} policy
+   * @param {Make} make
+   * @param {Carry} carry
+   * @param {{ attend?: import("../waiting.js").Attend, isUntimed?: boolean }} [how]
+   */
+  constructor(policy, make, carry, { attend, isUntimed = false } = {}) {
+    /** @type {(fields: FieldList) => FieldList} */
+    this.#fieldsOf = isUntimed ? (fields) => UNTIMED.get(fields) ?? fields : (fields) => fields;
     this.#waiting = new Waiting(MOST_WAITERS, LOOK_AGAIN_US, attend);
     this.#desk = new Desk(policy, make, carry);
     const native = this.#desk.inUse();
@@ -79,7 +90,7 @@ export class FarLimiter {
     /** @type {(now: number) => Promise<any>} */
     const ask = async (now) => {
       let isOverloaded = false;
-      const grant = await this.#decide(key, { ...read, now }, false, false, () => {
+      const grant = await this.#decide(key, { ...read, now }, false, () => {
         isOverloaded = this.#desk.native.isOverloaded();
       });
       return isOverloaded ? { allowed: false } : grant; // which was not begun: it keeps its place whatever `on_error` says
@@ -224,17 +235,22 @@ export class FarLimiter {
     return this.close();
   }
 
+  /** @type {(argument: string, given: unknown, fields: FieldList) => Call} */
+  #read(argument, given, fields) {
+    return calls.callOptions(argument, given, this.#fieldsOf(fields));
+  }
+
   /** @type {(key: string, request: object | undefined, fields: FieldList, acquires: boolean, onAnswer?: () => void) => Promise<any>} */
   async #request(key, request, fields, acquires, onAnswer) {
-    return this.#decide(key, calls.callOptions("request", request, fields), isTimed(request), acquires, onAnswer);
+    return this.#decide(key, this.#read("request", request, fields), acquires, onAnswer);
   }
 
   /**
    * Decides on a request whose fields were read.
    *
-   * @type {(key: string, read: Call, isTimed: boolean, acquires: boolean, onAnswer?: () => void) => Promise<any>}
+   * @type {(key: string, read: Call, acquires: boolean, onAnswer?: () => void) => Promise<any>}
    */
-  #decide(key, read, isTimed, acquires, onAnswer = () => {}) {
+  #decide(key, read, acquires, onAnswer = () => {}) {
     const { cost = this.#defaultCost, fields: { class: name, lease, signalPpm, draw } } = read;
     /** @type {(source: Source) => AsyncGrant} */
     const make = (source) => {
@@ -243,8 +259,8 @@ export class FarLimiter {
       const answer = answerOf(source);
       /** @type {Refund} */
       const refund = (options) => {
-        const read = calls.callOptions("options", options, calls.ONLY_NOW);
-        const now = options?.now === undefined ? undefined : read.now;
+        const read = this.#read("options", options, calls.ONLY_NOW);
+        const now = read.isTimed ? read.now : undefined;
         return (left, units) => this.#refundGrant(key, answer.atUs, left, units, now);
       };
       const units = granted && degraded === undefined ? cost : 0;
@@ -252,7 +268,7 @@ export class FarLimiter {
       const holds = lease !== undefined && (granted || degraded !== undefined);
       return new AsyncGrant(answer, { limiter: this, key, units, holds, refund });
     };
-    return this.#begin(key, read, isTimed, (native) => native.request(cost, false, acquires, name, lease, signalPpm, draw), make);
+    return this.#begin(key, read, (native) => native.request(cost, false, acquires, name, lease, signalPpm, draw), make);
   }
 
   /**
@@ -260,9 +276,13 @@ export class FarLimiter {
    *
    * @type {(key: string, argument: string, given: any, fields: FieldList, prepare: Prepare, make?: (source: Source) => any) => Promise<any>}
    */
-  async #ask(key, argument, given, fields, prepare, make) {
-    const read = calls.callOptions(argument, given, fields);
-    return this.#begin(key, read, isTimed(given), prepare(read), make);
+  #ask(key, argument, given, fields, prepare, make) {
+    try { // an `async` function would take a second promise, and three more turns
+      const read = this.#read(argument, given, fields);
+      return this.#begin(key, read, prepare(read), make);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /**
@@ -272,9 +292,7 @@ export class FarLimiter {
    */
   async #operate(key, argument, given, fields, prepare, make) {
     const answer = await this.#ask(key, argument, given, fields, prepare, make);
-    // addresses of one network, and all ways to write an address, are one key
-    if (key.startsWith("ip:") || this.#sharesStates) this.#waiting.wakeAll();
-    else this.#waiting.wake(key);
+    this.#waiting.wake(key, this.#sharesStates);
     return answer;
   }
 
@@ -282,13 +300,13 @@ export class FarLimiter {
    * Does an operation whose options were read. The operations that begin before the next turn of the event loop's microtasks share
    * a call to the store.
    *
-   * @type {(key: string, read: Call, isTimed: boolean, begin: (native: Native) => number, make?: (source: Source) => any) => Promise<any>}
+   * @type {(key: string, read: Call, begin: (native: Native) => number | undefined, make?: (source: Source) => any) => Promise<any>}
    */
-  #begin(key, read, isTimed, begin, make = answerOf) {
+  #begin(key, read, begin, make = answerOf) {
     requireKey(key);
-    if (isTimed) this.#desk.requireTime();
+    if (read.isTimed) this.#desk.requireTime();
     return this.#desk.wait((native, at) => {
-      native.begin(key, read.now, isTimed, at);
+      native.begin(key, read.now, read.isTimed, at);
       return begin(native);
     }, () => make(this.#desk.source()));
   }
@@ -299,23 +317,22 @@ export class FarLimiter {
   }
 }
 
+defineAbsent(FarLimiter.prototype);
+
 /** @type {(key: any) => void} */
 function requireKey(key) {
   requireKeyText(key);
   if (key.length > MOST_KEY) throw asError(longKey(utf8.encode(key).length));
 }
 
-/**
- * Whether the caller gave a time.
- *
- * @type {(given: any) => boolean}
- */
-const isTimed = (given) => given !== undefined && Object.hasOwn(given, "now") && given.now !== undefined;
-
-/** Limits of a call are for a limiter in memory, which remembers them. */
 const [CHECK, REQUEST, ACQUISITION, WAIT, RUN, OPTIONS, RENEWAL, BUDGET, REPORT] = [
   calls.CHECK, calls.REQUEST, calls.ACQUISITION, calls.WAIT, calls.RUN, calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT,
-].map((fields) => calls.changed(fields, ["limits"]));
+].map((fields) => calls.changed(fields, [], { limits: calls.NO_LIMITS }));
+
+/** The same for a limiter that decides at times of its own. */
+const UNTIMED = new Map([CHECK, REQUEST, ACQUISITION, OPTIONS, RENEWAL, BUDGET, REPORT, calls.RESERVATION, calls.ONLY_NOW].map((fields) => [
+  fields, calls.changed(fields, [], { now: calls.UNNAMED_NOW }),
+]));
 
 /** A key of more characters has more bytes than a key may have. */
 const MOST_KEY = 512;

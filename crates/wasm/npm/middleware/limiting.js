@@ -8,7 +8,7 @@ import { MemoryStore } from "./store.js";
 /** @typedef {0 | 1 | 2} End 0 if a response came whole, 1 if it broke off, 2 if there was none */
 /** @typedef {{ answered: (status: number, header: (name: string) => unknown) => boolean, push: (bytes: Uint8Array) => void, finish: (end: End) => number, free: () => void }} Meter */
 /** @typedef {{ begin: (units: number) => Meter }} Metering */
-/** @typedef {{ renewUntil: number, meter?: Pick<Meter, "answered" | "push">, done: (end: End) => void, drop: () => void }} Held `drop` ends the renewals alone */
+/** @typedef {{ renewUntil: number, meter?: Pick<Meter, "answered" | "push">, actual?: number, done: (end: End) => void, drop: () => void }} Held `actual` is the true cost that the handler has said; `drop` ends the renewals alone */
 /** @typedef {Admission & { held?: Held, granted?: Granted }} Said */
 
 /** A limiter and what its middleware asks it. */
@@ -77,8 +77,10 @@ export class Limiting {
     if (this.isMetered) asked.reserves = true;
     if (this.#among !== undefined) asked.isOneOfSeveral = true;
     if (this.#among?.isLast === false) asked.mayComeBack = true;
-    const said = await this.#store.check(key, asked);
-    if (said.degraded !== undefined && Object.hasOwn(said, "degraded")) this.#reportOutage(said.degraded);
+    const answer = await this.#store.check(key, asked);
+    const said = { ...NOTHING, ...answer };
+    if (!Array.isArray(said.headers)) throw new TypeError(`\`store\`: expected an answer with an array of \`headers\`, found ${kindOf(answer)}`);
+    if (said.degraded !== undefined) this.#reportOutage(said.degraded);
     const meter = said.reservation && this.#metering?.begin(said.reservation.units);
     return { ...said, held: said.lease || meter ? hold(this.#store, key, said, meter, onError) : undefined };
   }
@@ -111,11 +113,21 @@ export class Limiting {
 }
 
 /**
+ * The fields of an answer, so that what it lacks is not looked for in its prototype.
+ *
+ * @type {Omit<Admission, "headers"> & { headers: any }}
+ */
+const NOTHING = { headers: undefined, refusal: undefined, lease: undefined, reservation: undefined, grant: undefined, remaining: undefined, degraded: undefined };
+
+/**
  * The error of an option that does not fit. It has the code of the package's own errors, which middleware does not load.
  *
  * @type {(message: string) => TypeError}
  */
 export const invalidOption = (message) => Object.assign(new TypeError(message), { code: "INVALID_OPTION" });
+
+/** @type {(message: string) => TypeError} */
+const invalidCall = (message) => Object.assign(new TypeError(message), { code: "INVALID_REQUEST" });
 
 /**
  * What the handler of a request gets, by its limiters, keys and answers.
@@ -127,6 +139,11 @@ export function grantedOf(passed) {
   return {
     keys: passed.map(({ key }) => key),
     remaining: Math.min(...passed.map(({ said }) => said.remaining ?? Infinity)),
+    commit(actual) {
+      if (!Number.isSafeInteger(actual) || actual < 0) throw invalidCall(`\`actual\`: expected a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, found ${String(actual)}`);
+      if (!passed.some(({ one }) => one.isMetered)) throw invalidCall("`commit`: expected `actual` or `countIf` in the options of the middleware, found neither");
+      for (const { said: { held } } of passed) if (held !== undefined) held.actual = actual;
+    },
     async giveBack() {
       if (isBack) return;
       isBack = true;
@@ -203,6 +220,7 @@ function hold(store, key, { lease, reservation }, meter, onError) {
   const held = {
     renewUntil: soon(),
     meter,
+    actual: undefined,
     drop,
     done(end) {
       if (!isHeld) return;
@@ -211,7 +229,7 @@ function hold(store, key, { lease, reservation }, meter, onError) {
       const ended = async () => {
         if (meter === undefined || reservation === undefined) return store.release(key, lease?.name ?? "");
         held.meter = undefined;
-        const units = meter.finish(end);
+        const units = held.actual ?? meter.finish(end);
         meter.free();
         await store.commit?.(key, reservation.id, units);
       };

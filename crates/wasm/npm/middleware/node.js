@@ -82,8 +82,13 @@ function watch(response, held) {
  *
  * @type {(fields: any[]) => [unknown, unknown][]}
  */
-const pairsOf = (fields) =>
-  Array.isArray(fields[0]) ? fields : fields.flatMap((name, place) => (place % 2 === 0 ? [[name, fields[place + 1]]] : []));
+function pairsOf(fields) {
+  if (Array.isArray(fields[0])) return fields;
+  /** @type {[unknown, unknown][]} */
+  const pairs = [];
+  for (let at = 0; at < fields.length; at += 2) pairs.push([fields[at], fields[at + 1]]);
+  return pairs;
+}
 
 /** @type {(request: any) => import("./limiting.js").Facts} */
 export function nodeFacts(request) {

@@ -76,6 +76,13 @@ export interface Granted {
    * released. A store of your own needs `giveBack`.
    */
   giveBack(): Promise<void>;
+  /**
+   * Says the true cost of the request, in place of what its response tells: it is committed when the response has passed. The last word
+   * before counts. The options need `actual` or `countIf`, so that the request has reserved its cost.
+   *
+   * @throws {TypeError} `INVALID_REQUEST` if the units are no whole number, or if the request has reserved nothing
+   */
+  commit(actual: number): void;
 }
 
 /** A place where the states of keys are kept. */

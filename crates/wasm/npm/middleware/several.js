@@ -21,6 +21,7 @@ export function limitingTogether(limiters, options, facts) {
   if (limiters.length < 2 || limiters.length > MOST) {
     throw invalidOption(`\`limiter\`: expected a Limiter or a list of 2 to ${MOST}, found a list of ${limiters.length}`);
   }
+  options = Object.assign(Object.create(null), options); // so that no option is inherited
   const [keys, stores] = [perLimiter("key", options, limiters), perLimiter("store", options, limiters)];
   if (limiters.some((limiter, place) => limiters.some((other, at) => at < place && other === limiter && keys[at] === keys[place]))) {
     throw invalidOption("`limiter`: expected limiters that differ, or a `key` for each, found one twice");
@@ -72,7 +73,7 @@ export function limitingTogether(limiters, options, facts) {
  */
 function perLimiter(name, options, limiters) {
   /** @type {any} */
-  const given = options?.[name];
+  const given = options[name];
   if (Array.isArray(given) && given.length === limiters.length) return given;
   if (given === undefined || (name === "key" && typeof given === "function")) return limiters.map(() => given);
   const what = Array.isArray(given) ? `a list of ${given.length}` : `a ${typeof given}`;

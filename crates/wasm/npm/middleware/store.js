@@ -18,7 +18,8 @@ export class MemoryStore {
    * @type {import("./options.js").Store["renew"]}
    */
   async renew(key, lease) {
-    return certain(await this.#limiter.renew(key, lease)).live ?? false;
+    const answer = certain(await this.#limiter.renew(key, lease));
+    return Object.hasOwn(answer, "live") && answer.live;
   }
 
   /** @type {import("./options.js").Store["release"]} */

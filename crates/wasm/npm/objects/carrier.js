@@ -6,6 +6,7 @@ import { logError } from "#worker/log";
 
 import { coded } from "../errors.js";
 import { Fields } from "../fields.js";
+import { clock, millisecondsUntil, timer } from "../time.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
 /** @import { Heard } from "../far/carrier.js" */
@@ -14,7 +15,7 @@ import { Fields } from "../fields.js";
 export class ObjectsCarrier {
   #native;
   #objects;
-  #deadlineMs;
+  #deadlineUs;
   #heard;
   #hash;
   #began = instance;
@@ -31,7 +32,7 @@ export class ObjectsCarrier {
   constructor(native, objects, deadlineUs, heard) {
     this.#native = native;
     this.#objects = objects;
-    this.#deadlineMs = Math.ceil(deadlineUs / 1000);
+    this.#deadlineUs = deadlineUs;
     this.#heard = heard;
     this.#hash = Objects.hash(native);
   }
@@ -46,7 +47,9 @@ export class ObjectsCarrier {
 
   /** Microseconds by a clock that never goes back. */
   at() {
-    return this.#at = Math.max(this.#at, Date.now() * 1000);
+    const now = clock();
+    if (now > this.#at) this.#at = now;
+    return this.#at;
   }
 
   requireTime() {
@@ -58,16 +61,17 @@ export class ObjectsCarrier {
    * Waits with an operation, in its own request: no request can wait in the name of another one. So each request sends its own questions
    * and has a timer of its own. What it asks before its next microtask shares its calls.
    *
-   * @type {(token: number, settled: Promise<any>, waits: () => boolean) => Promise<void>}
+   * @type {(token: number, settled: Promise<any>, waiter: unknown) => Promise<void>}
    */
-  async wake(token, settled, waits) {
+  async wake(token, settled, waiter) {
+    const waits = () => this.#heard.waits(token, waiter);
     const over = settled.then(ignore, ignore);
     await undefined;
     if (!waits()) return; // another operation of its request has let the answers be read
     this.#drive();
-    const until = this.at() / 1000 + this.#deadlineMs;
+    const untilUs = this.at() + this.#deadlineUs;
     while (!this.isOver && waits()) {
-      const turn = this.#turn(token, until - this.at() / 1000);
+      const turn = this.#turn(token, millisecondsUntil(this.at(), untilUs));
       await Promise.race([over, turn.ended]);
       turn.end();
       if (this.isOver || !waits()) break;
@@ -86,12 +90,12 @@ export class ObjectsCarrier {
     /** @type {PromiseWithResolvers<void>} */
     const { promise: ended, resolve } = Promise.withResolvers();
     const end = () => {
-      clearTimeout(timer);
+      clearTimeout(turn);
       whenEnded.delete(end);
       if (this.#turns.get(token) === end) this.#turns.delete(token); // another operation may have the token by now
       resolve();
     };
-    const timer = setTimeout(end, Math.max(1, ms));
+    const turn = timer(end, ms);
     whenEnded.add(end);
     this.#turns.set(token, end);
     return { ended, end };

@@ -16,6 +16,6 @@ export class DurableLimiter extends FarLimiter {
     const { name, prefix, deadlineUs } = farOptions(options, "5s");
     /** @type {import("../far/desk.js").Make} */
     const make = (text, isWritten) => new Native(text, isWritten, name, prefix, deadlineUs, undefined, false);
-    super(policy, make, (native, heard) => new ObjectsCarrier(native, objects, deadlineUs, heard), attend);
+    super(policy, make, (native, heard) => new ObjectsCarrier(native, objects, deadlineUs, heard), { attend, isUntimed: true });
   }
 }

@@ -1,11 +1,11 @@
 // Carries commands from WebAssembly to Redis, and replies back, within a deadline.
 import { Buffer } from "node:buffer";
 
-import { clock } from "../input.js";
+import { afterReads, clock, idleTimer, milliseconds, millisecondsUntil, steadyClock } from "../time.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
 /** @import { Heard } from "../far/carrier.js" */
-/** @import { Client } from "./client.js" */
+/** @import { Client, Word } from "./client.js" */
 /** @typedef {{ call: number, slot: number, master: number, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 
 /**
@@ -15,10 +15,10 @@ import { clock } from "../input.js";
 const MOST_UNANSWERED = 16;
 
 /**
- * The answers that need no command come in microtasks. After so many turns of them the event loop has one, so that a program that does
- * nothing but ask cannot keep its timers and the replies of Redis waiting.
+ * After so many answers that needed no command the event loop has a turn, so that a program that does nothing but ask cannot keep its
+ * timers and the replies of Redis waiting.
  */
-const MICROTASKS = 256;
+const MOST_AT_ONCE = 1_024;
 
 export class RedisCarrier {
   #native;
@@ -26,15 +26,21 @@ export class RedisCarrier {
   #deadlineMs;
   #heard;
   #isAwake = false;
-  /** The number of turns in microtasks since the last one of the event loop. */
-  #turns = 0;
+  /** The number of answers that needed no command since the event loop had a turn for them. */
+  #atOnce = 0;
+  /**
+   * The answers that wait for that turn.
+   *
+   * @type {(() => void)[]}
+   */
+  #held = [];
   /**
    * When WebAssembly wants to be asked for calls without a new operation.
    *
    * @type {number | undefined}
    */
   #dueUs;
-  /** @type {any} Node has `unref` here */
+  /** @type {any} */
   #timer;
   #hasFailed = false;
   /** The number of calls under way. */
@@ -53,29 +59,49 @@ export class RedisCarrier {
   constructor(native, client, deadlineUs, heard) {
     this.#native = native;
     this.#client = client;
-    this.#deadlineMs = Math.ceil(deadlineUs / 1000);
+    this.#deadlineMs = milliseconds(deadlineUs);
     this.#heard = heard;
   }
 
   get isBusy() {
-    return this.#isAwake || this.#underWay > 0;
+    return this.#isAwake || this.#underWay > 0 || this.#held.length > 0;
   }
 
   /** Microseconds by a clock that never goes back. */
   at() {
-    return Math.floor(performance.now() * 1000);
+    return steadyClock();
   }
 
   /** Looks soon for calls to make. What is asked until then shares them. */
   wake() {
     if (this.#isAwake) return;
     this.#isAwake = true;
-    this.#turns = (this.#turns + 1) % MICROTASKS;
-    const turn = this.#turns === 0 ? afterReads : queueMicrotask;
-    turn(() => this.#guard(() => {
+    queueMicrotask(() => this.#guard(() => {
       this.#isAwake = false;
       this.#drive();
     }));
+  }
+
+  /**
+   * Lets an answer go on that needed no command. The answers that come before the event loop has had its turn wait with the one that
+   * waits for it.
+   *
+   * @type {(go: () => void) => void}
+   */
+  answered(go) {
+    if (this.#native.isDueOtherwise()) this.wake();
+    if (this.#held.length === 0 && this.#atOnce < MOST_AT_ONCE) {
+      this.#atOnce++;
+      return go();
+    }
+    if (this.#held.push(go) === 1) afterReads(() => this.#guard(() => this.#letGo()));
+  }
+
+  #letGo() {
+    const held = this.#held;
+    [this.#held, this.#atOnce] = [[], 0];
+    for (const go of held) go();
+    this.#heard.answers(); // a limiter that closes has waited for them
   }
 
   /** Begins calls while there are any, and lets the answers be read. */
@@ -98,11 +124,10 @@ export class RedisCarrier {
     this.end();
     this.#dueUs = dueUs;
     if (dueUs === undefined) return;
-    this.#timer = setTimeout(() => {
+    this.#timer = idleTimer(() => {
       this.#dueUs = undefined;
       this.wake();
-    }, Math.max(1, Math.ceil((dueUs - this.at()) / 1000)));
-    this.#timer.unref?.();
+    }, millisecondsUntil(this.at(), dueUs));
   }
 
   /** Lets Redis take back what this process holds. */
@@ -178,16 +203,18 @@ export class RedisCarrier {
   }
 
   /**
-   * The words of the command that a call sends next; `undefined` if the call has ended.
+   * The words of the command that a call sends next; `undefined` if the call has ended. Clients carry texts in less time than bytes.
    *
-   * @type {(call: number) => Buffer[] | undefined}
+   * @type {(call: number) => Word[] | undefined}
    */
   #words(call) {
     const bytes = this.#native.command(call);
     if (bytes === undefined) return undefined;
     const all = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    const words = [];
     let from = 0;
-    return Array.from(this.#native.ends(call) ?? [], (end) => all.subarray(from, from = end));
+    for (const end of this.#native.ends(call) ?? []) words.push(end < 0 ? all.toString("latin1", from, from = -end) : all.subarray(from, from = end));
+    return words;
   }
 
   /**
@@ -205,10 +232,3 @@ export class RedisCarrier {
     }
   }
 }
-
-/**
- * If the event loop was blocked, the reply may have come in time: what the sockets hold is read first.
- *
- * @type {(act: () => void) => unknown}
- */
-const afterReads = /** @type {any} */ (globalThis).setImmediate ?? ((act) => setTimeout(act, 0));

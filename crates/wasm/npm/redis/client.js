@@ -1,11 +1,12 @@
-// The clients of Redis, which are found by their shape. Each sends words as they are, and returns bytes as a `Buffer`, unless it carries
-// texts alone.
+// The clients of Redis, which are found by their shape. Each sends words as they are, texts of ASCII or bytes, and returns bytes as a
+// `Buffer`, unless it carries texts alone.
 import { Buffer } from "node:buffer";
 
 import { coded } from "../errors.js";
 import { kindOf } from "../middleware/kind.js";
 
-/** @typedef {(words: Buffer[], slot: number) => Promise<unknown>} Send calls a script of names of a slot, and returns the reply or throws */
+/** @typedef {Buffer | string} Word */
+/** @typedef {(words: Word[], slot: number) => Promise<unknown>} Send calls a script of names of a slot, and returns the reply or throws */
 /**
  * @typedef {object} Client
  * @property {Send} send
@@ -30,7 +31,7 @@ export function clientOf(client) {
 
 /** @type {(client: any) => Client} */
 function ioredis(client) {
-  /** @type {(to: any, words: (Buffer | string)[]) => Promise<unknown>} */
+  /** @type {(to: any, words: Word[]) => Promise<unknown>} */
   const call = async (to, [command, ...words]) => to.callBuffer(String(command), words);
   if (client.isCluster !== true) return { send: (words) => call(client, words) };
   /** @type {(slot: number) => string | undefined} */
@@ -50,12 +51,12 @@ function ioredis(client) {
 /**
  * The names have the prefix that `ioredis` writes before names.
  *
- * @type {(words: Buffer[], prefix: Buffer | string | undefined) => Buffer[]}
+ * @type {(words: Word[], prefix: Buffer | string | undefined) => Word[]}
  */
 function withPrefix(words, prefix) {
   if (!prefix?.length) return words;
   const [first, count] = [firstName(words), Number(words[COUNT + 1])];
-  return words.map((word, place) => (place >= first && place < first + count ? Buffer.concat([Buffer.from(prefix), word]) : word));
+  return words.map((word, place) => (place >= first && place < first + count ? Buffer.concat([Buffer.from(prefix), Buffer.from(word)]) : word));
 }
 
 /**
@@ -120,14 +121,14 @@ const COUNT = 2;
 /**
  * Whether a call is over several slots of a Cluster: then it has no names, and the values begin with the number of names and the names.
  *
- * @type {(words: Buffer[]) => boolean}
+ * @type {(words: Word[]) => boolean}
  */
 const isAcross = (words) => String(words[COUNT]) === "0";
 
 /**
  * The place of the first name in a call of a script.
  *
- * @type {(words: Buffer[]) => number}
+ * @type {(words: Word[]) => number}
  */
 const firstName = (words) => COUNT + (isAcross(words) ? 2 : 1);
 

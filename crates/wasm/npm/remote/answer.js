@@ -61,8 +61,7 @@ function answered(json, policy, fields) {
  *
  * @type {(json: any) => number}
  */
-export const renewEveryUs = (json) => fieldsOf(json, RENEWAL).renewEveryUs ?? 0;
-const RENEWAL = list({ renew_every_us: whole }, true);
+export const renewEveryUs = (json) => whole(ownField(json, "renew_every_us") ?? 0, "renew_every_us");
 
 /**
  * What `check` says of an answer.

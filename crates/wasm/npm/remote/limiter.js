@@ -1,5 +1,6 @@
 // A limiter that asks a server: the Worker, or `tidegate serve`. It checks what it is given, and sends it over the HTTP API.
 import { attend } from "../attending.js";
+import { defineAbsent } from "../absent.js";
 import * as calls from "../call.js";
 import { certain, closed, coded, ownField } from "../errors.js";
 import { AsyncGrant } from "../grant.js";
@@ -87,7 +88,7 @@ export class RemoteLimiter {
     const ask = async () => {
       const grant = this.#granted(key, cost, await this.#decide(key, asked));
       // the server's clock may differ from that of the timers
-      return grant.allowed ? grant : { allowed: false, denied: grant.denied, retryAfterUs: grant.retryAfterUs };
+      return grant.allowed ? grant : { __proto__: null, ...grant, atUs: undefined };
     };
     return this.#waiting.wait(key, { ask, look: () => this.peek(key, peek) }, read);
   }
@@ -242,12 +243,13 @@ export class RemoteLimiter {
     const read = calls.callOptions("request", request, ACQUISITION);
     const lease = read.fields.lease ?? unguessable(); // so that it can be released even if the answer is lost
     const sent = this.#posted("/v1/leases", key, read, { ...wanted(read), lease });
-    const begin = async () => {
-      const json = await this.#server.ask(sent);
+    /** @type {typeof answerOf} */
+    const heeded = (json, policy) => {
+      const answer = answerOf(json, policy);
       heed(json);
-      return json;
+      return answer;
     };
-    return this.#granted(key, read.cost, await this.#settle(read.signal, begin, { lease }));
+    return this.#granted(key, read.cost, await this.#settle(read.signal, () => this.#server.ask(sent), { lease }, heeded));
   }
 
   /** @type {(path: string, key: string, read: Read, fields: Body, own?: Body, repeats?: boolean) => Promise<any>} */
@@ -410,14 +412,15 @@ const IDEMPOTENCY_KEY = {
     throw coded(code, `\`${name}\`: expected 1 to 255 printable characters of ASCII without quotes and backslashes, found another value`);
   },
 };
-const [ENDS, ONCE] = [{ signal: calls.SIGNAL }, { signal: calls.SIGNAL, idempotencyKey: IDEMPOTENCY_KEY }];
-/** The server has a clock and limits of its own, and draws by itself. */
-const ITS_OWN = ["now", "limits", "draw"];
+const ENDS = { limits: calls.NO_LIMITS, signal: calls.SIGNAL };
+const ONCE = { ...ENDS, idempotencyKey: IDEMPOTENCY_KEY };
+/** The server has a clock of its own, and draws by itself. */
+const ITS_OWN = ["now", "draw"];
 
 const CHECK = calls.changed(calls.CHECK, ITS_OWN, ONCE);
 const REQUEST = calls.changed(calls.REQUEST, ITS_OWN, ONCE);
 const EXPLANATION = calls.changed(calls.REQUEST, ITS_OWN, ENDS);
-const WAIT = calls.changed(calls.WAIT, ["limits", "draw"], {});
+const WAIT = calls.changed(calls.WAIT, ["draw"], { limits: calls.NO_LIMITS });
 const ACQUISITION = calls.changed(calls.ACQUISITION, ITS_OWN, ONCE);
 const RESERVATION = calls.changed(calls.RESERVATION, ITS_OWN, ONCE);
 const REFUND = calls.changed(calls.OPTIONS, ITS_OWN, ONCE);
@@ -425,6 +428,8 @@ const PEEK = calls.changed(calls.REQUEST, [...ITS_OWN, "lease", "signalPpm"], EN
 const [OPTIONS, RENEWAL, BUDGET, REPORT] = [calls.OPTIONS, calls.RENEWAL, calls.BUDGET, calls.REPORT].map((fields) => (
   calls.changed(fields, ITS_OWN, ENDS)
 ));
+
+defineAbsent(RemoteLimiter.prototype);
 
 const NO_OPTIONS = calls.callOptions("options", undefined, OPTIONS);
 

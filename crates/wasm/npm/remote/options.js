@@ -3,6 +3,7 @@ import { coded } from "../errors.js";
 import { known, requireText, requireType, shortened } from "../input.js";
 import { kindOf } from "../middleware/kind.js";
 import { deadlineUs } from "../span.js";
+import { milliseconds } from "../time.js";
 import { Server } from "./server.js";
 
 /** @import { Metering } from "../index.js" */
@@ -21,7 +22,7 @@ export function remoteOptions(options) {
     const found = typeof onError === "string" ? JSON.stringify(shortened(onError)) : kindOf(onError);
     throw coded("INVALID_OPTION", `\`options.onError\`: expected "open" or "closed", found ${found}`);
   }
-  const deadlineMs = Math.ceil(deadlineUs(deadline) / 1000); // timers know no less
+  const deadlineMs = milliseconds(deadlineUs(deadline));
   return { server: new Server(baseOf(url), tokenOf(token), deadlineMs, fetch), policy, passes: onError === "open", metering };
 }
 

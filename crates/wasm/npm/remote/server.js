@@ -1,5 +1,6 @@
 // The HTTP API of a server: sends a call within its deadline, and reads what comes back.
 import { coded } from "../errors.js";
+import { afterReads } from "../time.js";
 
 /** @import { ErrorCode } from "../index.js" */
 /** @typedef {(url: string, init: any) => Promise<Response>} Fetch */
@@ -20,7 +21,7 @@ const CODES = new Map(/** @type {[string, ErrorCode][]} */ ([
 ]));
 
 /** The longest answer that is read: more than 1,000 checks under 16 limits each. */
-const MOST_ANSWER_BYTES = 8 << 20;
+const MOST_ANSWER_BYTES = 8_388_608;
 /** The most characters that an error repeats of what came from the server or the runtime. */
 const MOST_SHOWN = 300;
 
@@ -195,10 +196,3 @@ function causes(error) {
   for (let at = error; at instanceof Error && texts.length < 4; at = at.cause) texts.push(at.message || /** @type {any} */ (at).code);
   return texts.join(": ") || String(error);
 }
-
-/**
- * If the event loop was blocked, the answer may have come in time: what the sockets hold is read first.
- *
- * @type {(act: () => void) => unknown}
- */
-const afterReads = /** @type {any} */ (globalThis).setImmediate ?? ((act) => setTimeout(act, 0));

@@ -44,7 +44,7 @@ declare module "node:buffer" {
     static from(text: string | Uint8Array): Buffer;
     static concat(parts: Uint8Array[]): Buffer;
     subarray(from: number, to: number): Buffer;
-    toString(): string;
+    toString(encoding?: "latin1", from?: number, to?: number): string;
   }
 }
 

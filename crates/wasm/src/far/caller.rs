@@ -11,6 +11,19 @@ pub(crate) const MOST_DEADLINES: u64 = 16;
 /// What a store answers.
 pub(crate) type Answer = Result<Verdict, Failure<String>>;
 
+/// What becomes of an operation that is asked.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nobody keeps it, and a box would be allocated for each answer"
+)]
+pub(crate) enum Taken {
+    /// Its answer will come by this token.
+    Waits(usize),
+    /// It needs no store.
+    Answered(Caller, Answer),
+}
+
 /// An operation whose caller waits.
 #[derive(Debug)]
 pub(crate) struct Caller {

@@ -95,7 +95,7 @@ impl Authority {
                 let asking = Some(Box::new(asking));
                 let (asked, is_timed) = (None, false);
                 let caller = Caller { resolved, asked, operation, is_timed, at, asking };
-                Some(self.tier.ask(caller, now))
+                self.take(caller, now)
             }
             Next::Done(fields) => {
                 self.said = Said { served: fields, ..Said::default() };

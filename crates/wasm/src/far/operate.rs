@@ -1,7 +1,7 @@
 //! The operations that wait for the store.
 //!
 //! JavaScript first says by [`begin`](Authority::begin) which key an operation is on, and when it is asked. Each operation returns the token
-//! by which its answer is known.
+//! by which its answer is known; nothing if its answer is the last answer already, because it needs no store.
 
 use tidegate_gate::{
     Ask, AskError, Asked, Bounded, Grant, Kind, Micros, Operation, Resolved, Rule, Timestamp,
@@ -11,7 +11,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::Authority;
-use super::caller::Caller;
+use super::caller::{Caller, Taken};
 use crate::failure::Failure;
 use crate::input::{form, optional, quantity, reserve_form, timestamp, whole};
 use crate::policy::has;
@@ -44,7 +44,7 @@ impl Authority {
     ///
     /// # Errors
     /// Throws if the request does not fit the policy, as all operations do.
-    pub fn check(&mut self, cost: f64) -> Result<usize, JsValue> {
+    pub fn check(&mut self, cost: f64) -> Result<Option<usize>, JsValue> {
         let form = form(cost, None, None, None, None)?;
         if cost > 0.0 && has(&self.policy, &self.begun.key, Kind::Lease) {
             return Err(Failure::NeedsLease.into());
@@ -66,7 +66,7 @@ impl Authority {
         lease: Option<String>,
         signal_ppm: Option<f64>,
         draw: Option<f64>,
-    ) -> Result<usize, JsValue> {
+    ) -> Result<Option<usize>, JsValue> {
         let form = form(cost, class, lease, signal_ppm, draw)?;
         self.ask(if looks { Ask::Peek(form) } else { Ask::Check(form) }, acquires)
     }
@@ -102,7 +102,7 @@ impl Authority {
         lease: Option<String>,
         signal_ppm: Option<f64>,
         draw: Option<f64>,
-    ) -> Result<usize, JsValue> {
+    ) -> Result<Option<usize>, JsValue> {
         self.ask(Ask::Explain(form(cost, class, lease, signal_ppm, draw)?), false)
     }
 
@@ -118,7 +118,7 @@ impl Authority {
         signal_ppm: Option<f64>,
         draw: Option<f64>,
         time_to_live: Option<f64>,
-    ) -> Result<usize, JsValue> {
+    ) -> Result<Option<usize>, JsValue> {
         let check = form(cost, class, None, signal_ppm, draw);
         self.ask(reserve_form(check, id, time_to_live)?, false)
     }
@@ -127,7 +127,7 @@ impl Authority {
     ///
     /// # Errors
     /// Throws as [`check`](Self::check).
-    pub fn commit(&mut self, id: String, actual: f64) -> Result<usize, JsValue> {
+    pub fn commit(&mut self, id: String, actual: f64) -> Result<Option<usize>, JsValue> {
         self.ask(Ask::Commit { id, actual: whole("actual", actual)? }, false)
     }
 
@@ -135,7 +135,7 @@ impl Authority {
     ///
     /// # Errors
     /// Throws as [`check`](Self::check).
-    pub fn refund(&mut self, units: f64) -> Result<usize, JsValue> {
+    pub fn refund(&mut self, units: f64) -> Result<Option<usize>, JsValue> {
         let units = whole("units", units)?;
         self.ask(Ask::Refund { units, granted_at_us: None, granted: None }, false)
     }
@@ -150,7 +150,7 @@ impl Authority {
         granted_at_us: f64,
         granted: f64,
         units: f64,
-    ) -> Result<usize, JsValue> {
+    ) -> Result<Option<usize>, JsValue> {
         let at = Timestamp(quantity("grantedAtUs", "INVALID_REQUEST", granted_at_us)?);
         let grant = Grant { at, units: quantity("granted", "INVALID_REQUEST", granted)? };
         let operation = Operation::RefundOf(grant, quantity("units", "INVALID_REQUEST", units)?);
@@ -162,7 +162,7 @@ impl Authority {
     ///
     /// # Errors
     /// Throws as [`check`](Self::check).
-    pub fn renew(&mut self, lease: String, count: Option<f64>) -> Result<usize, JsValue> {
+    pub fn renew(&mut self, lease: String, count: Option<f64>) -> Result<Option<usize>, JsValue> {
         self.ask(Ask::Renew { lease, count: optional("count", count)? }, false)
     }
 
@@ -170,7 +170,7 @@ impl Authority {
     ///
     /// # Errors
     /// Throws as [`check`](Self::check).
-    pub fn release(&mut self, lease: String) -> Result<usize, JsValue> {
+    pub fn release(&mut self, lease: String) -> Result<Option<usize>, JsValue> {
         self.ask(Ask::Release { lease }, false)
     }
 
@@ -184,7 +184,7 @@ impl Authority {
         wants: f64,
         granted_at_us: Option<f64>,
         left: Option<f64>,
-    ) -> Result<usize, JsValue> {
+    ) -> Result<Option<usize>, JsValue> {
         let (wants, left) = (whole("wants", wants)?, optional("left", left)?);
         let granted_at_us = optional("grantedAtUs", granted_at_us)?;
         self.ask(Ask::Budget { lease, wants, granted_at_us, left }, false)
@@ -199,7 +199,7 @@ impl Authority {
         admitted: f64,
         suppressed: f64,
         offered_at_us: Option<f64>,
-    ) -> Result<usize, JsValue> {
+    ) -> Result<Option<usize>, JsValue> {
         let offered_at_us = optional("offeredAtUs", offered_at_us)?;
         let (admitted, suppressed) =
             (whole("admitted", admitted)?, whole("suppressed", suppressed)?);
@@ -210,7 +210,7 @@ impl Authority {
     ///
     /// # Errors
     /// Throws as [`check`](Self::check).
-    pub fn reset(&mut self) -> Result<usize, JsValue> {
+    pub fn reset(&mut self) -> Result<Option<usize>, JsValue> {
         self.ask(Ask::Reset {}, false)
     }
 
@@ -218,14 +218,14 @@ impl Authority {
     ///
     /// # Errors
     /// Throws as [`check`](Self::check).
-    pub fn block(&mut self, for_us: f64) -> Result<usize, JsValue> {
+    pub fn block(&mut self, for_us: f64) -> Result<Option<usize>, JsValue> {
         let span: Bounded<0> = whole("span", for_us)?;
         self.ask(Ask::Block { r#for: span.into() }, false)
     }
 }
 
 impl Authority {
-    fn ask(&mut self, ask: Ask, acquires: bool) -> Result<usize, JsValue> {
+    fn ask(&mut self, ask: Ask, acquires: bool) -> Result<Option<usize>, JsValue> {
         let asked = self.resolve(ask)?;
         if acquires && asked.lease().is_none() {
             let policy = self.policy.name().into();
@@ -245,10 +245,20 @@ impl Authority {
         resolved: Resolved,
         asked: Option<Asked>,
         operation: Operation,
-    ) -> usize {
+    ) -> Option<usize> {
         let Begun { now, is_timed, at, .. } = self.begun;
         let asking = None;
-        let caller = Caller { resolved, asked, operation, is_timed, at, asking };
-        self.tier.ask(caller, now)
+        self.take(Caller { resolved, asked, operation, is_timed, at, asking }, now)
+    }
+
+    /// Takes an operation. Returns its token, or nothing if its answer is the last answer already.
+    pub(super) fn take(&mut self, caller: Caller, now: Timestamp) -> Option<usize> {
+        match self.tier.ask(caller, now) {
+            Taken::Waits(token) => Some(token),
+            Taken::Answered(caller, answer) => {
+                self.said = self.say(caller, answer);
+                None
+            }
+        }
     }
 }

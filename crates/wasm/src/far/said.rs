@@ -41,10 +41,11 @@ impl Authority {
                 said.passes = verdict.decision.is_allowed();
             }
             Ok(verdict) => {
-                let verdict = match &asked {
-                    Some(asked) => asked.said(verdict),
-                    None => verdict,
-                };
+                let mut verdict = verdict;
+                if let Some(asked) = &asked {
+                    verdict = asked.said(verdict);
+                    verdict.effect = asked.effect(&verdict);
+                }
                 said.explained = asked.and_then(|asked| answer::in_words(&asked, &verdict));
                 let soft = resolved.limits().filter(|_| self.policy.is_soft());
                 let soft = soft.map_or_else(Softness::default, |limits| limits.softness(&verdict));

@@ -354,8 +354,7 @@ impl Limiter {
             return Ok(self.said(&verdict, extras));
         }
         let decision = decided.map_err(Failure::Table)?;
-        let is_denied = !decision.is_allowed() && policy.rule_number(key).is_none();
-        Ok(Decided { decision, flags: if is_denied { DENIED } else { 0 } })
+        Ok(Decided { decision, flags: if decision.is_denied() { DENIED } else { 0 } })
     }
 
     fn said(&self, verdict: &Verdict, extras: Extras) -> Decided {
@@ -423,7 +422,8 @@ impl Limiter {
 
     fn done(&mut self, asked: &Asked, now: Timestamp) -> Done {
         let verdict = self.table.ask(asked.resolved(), now, &asked.operation());
-        let verdict = asked.said(verdict.map_err(Failure::Table)?);
+        let mut verdict = asked.said(verdict.map_err(Failure::Table)?);
+        verdict.effect = asked.effect(&verdict);
         self.lease = asked.lease().map(String::from);
         let rule = asked.resolved().rule_number();
         Ok((verdict, Extras { rule, has_lease: self.lease.is_some() }))

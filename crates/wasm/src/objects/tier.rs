@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use slab::Slab;
-use tidegate_gate::{AskError, Id, Micros, Timestamp};
+use tidegate_gate::{AskError, Id, Micros, Timestamp, Verdict};
 use tidegate_tier::authority::Failure;
 use tidegate_tier::wire::{NodeOptions, Outbox, Outgoing};
 use tidegate_tier::{Node, cache, outage};
 
 use crate::chance::Chance;
-use crate::far::caller::{Answer, Caller};
+use crate::far::caller::{Answer, Caller, Taken};
 use crate::fields::Fields;
 
 /// The most keys that a node remembers, the most of its operations that wait, and what it remembers in an outage. Several limiters
@@ -34,8 +34,8 @@ pub(crate) struct Tier {
     deadline: Micros,
     /// The operations without an answer, by their tokens.
     waiting: Slab<Caller>,
-    /// The answers that need no object, by their tokens.
-    own: VecDeque<(usize, Answer)>,
+    /// The answers that need no object, by their tokens. They wait for what the node itself asks, which a request must send.
+    own: VecDeque<(usize, Verdict)>,
     /// The newest time of the wall clock.
     now: Timestamp,
     /// What [`policy_of`](crate::policy_of) reads.
@@ -64,29 +64,28 @@ impl Tier {
         }
     }
 
-    /// Takes an operation, and returns its token.
-    pub(crate) fn ask(&mut self, caller: Caller, now: Timestamp) -> usize {
+    /// Takes an operation.
+    pub(crate) fn ask(&mut self, caller: Caller, now: Timestamp) -> Taken {
         let Caller { operation, is_timed, at, .. } = caller;
-        let resolved = caller.resolved.clone();
-        let token = self.waiting.insert(caller);
         self.now = now;
         if !self.is_random {
             let mut number = || self.chance.number();
             let Some(numbers) = number().zip(number()).zip(number()) else {
                 let failure = Failure::Store(AskError::NoRandomness.to_string());
-                self.own.push_back((token, Err(failure)));
-                return token;
+                return Taken::Answered(caller, Err(failure));
             };
             let ((first, second), third) = numbers;
             self.node = node([first, second, third], self.deadline);
             self.is_random = true;
         }
         let given = is_timed.then_some(now);
+        let resolved = caller.resolved.clone();
+        let token = self.waiting.insert(caller);
         let asked = Outgoing { resolved, operation, now: given, at, token: Some(token) };
         if let Some(answer) = self.node.ask(asked, now) {
-            self.own.push_back((token, Ok(answer.verdict())));
+            self.own.push_back((token, answer.verdict()));
         }
-        token
+        Taken::Waits(token)
     }
 
     /// The next answer to a caller, and the caller's token.
@@ -96,8 +95,8 @@ impl Tier {
     }
 
     fn next_answer(&mut self) -> Option<(usize, Answer)> {
-        if let Some(answer) = self.own.pop_front() {
-            return Some(answer);
+        if let Some((token, verdict)) = self.own.pop_front() {
+            return Some((token, Ok(verdict)));
         }
         loop {
             let answer = self.node.poll_answer(self.now)?;

@@ -4,8 +4,8 @@
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arguments {
     bytes: Vec<u8>,
-    /// Where each word ends.
-    ends: Vec<u32>,
+    /// Where each word ends; below zero if the word is of ASCII, so that a client may carry it as a text, which takes it less time.
+    ends: Vec<i32>,
 }
 
 impl Arguments {
@@ -28,13 +28,15 @@ impl Arguments {
     pub(super) fn push_joined(&mut self, first: &[u8], rest: &[u8]) {
         self.bytes.extend_from_slice(first);
         self.bytes.extend_from_slice(rest);
-        self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX)); // never: wasm has 32 bits
+        let end = i32::try_from(self.bytes.len()).unwrap_or(i32::MAX); // never: a module has less memory
+        let is_text = first.is_ascii() && rest.is_ascii();
+        self.ends.push(if is_text { end.saturating_neg() } else { end });
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut from = 0;
         self.ends.iter().map(move |end| {
-            let to = usize::try_from(*end).unwrap_or(usize::MAX);
+            let to = usize::try_from(end.unsigned_abs()).unwrap_or(usize::MAX);
             let word = self.bytes.get(from..to).unwrap_or_default();
             from = to;
             word
@@ -45,7 +47,7 @@ impl Arguments {
         &self.bytes
     }
 
-    pub(super) fn ends(&self) -> &[u32] {
+    pub(super) fn ends(&self) -> &[i32] {
         &self.ends
     }
 }
@@ -58,4 +60,5 @@ fn words_keep_their_borders() {
     words.push(&[0, 255]);
     let all: Vec<&[u8]> = words.iter().collect();
     assert_eq!(all, [&b"EVAL"[..], b"return 0", b"2", b"a:b", b"", &[0, 255]]);
+    assert_eq!(words.ends(), [-4, -12, -13, -16, -16, 18]);
 }

@@ -204,10 +204,15 @@ fn outcome(told: Reply, records: usize) -> SwapOutcome<String> {
     match error {
         None if found.len() == records => SwapOutcome::Found(found),
         Some(error) if found.len() == records => SwapOutcome::Refused(found, error),
-        Some(error) if error.starts_with("WRONGTYPE") => SwapOutcome::Unreadable(error),
+        Some(error) if is_of_another_type(&error) => SwapOutcome::Unreadable(error),
         Some(error) => SwapOutcome::Failed(error),
         None => unexpected(),
     }
+}
+
+/// Whether a name holds another type of Redis than states have.
+pub(super) fn is_of_another_type(error: &str) -> bool {
+    error.starts_with("WRONGTYPE")
 }
 
 fn is_unknown_script(error: &str) -> bool {

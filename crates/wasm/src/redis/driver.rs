@@ -23,6 +23,7 @@ impl Tier {
     /// Begins a call if one is due, or if operations wait and not too many calls are under way. Returns its number.
     pub(super) fn begin_call(&mut self, now: f64, at: f64) -> Option<usize> {
         let times = self.times(now, at);
+        self.has_own = false;
         self.ask_what_is_due(times);
         if let Some((slot, command)) = self.presence.poll(times.1) {
             return Some(self.calls.insert(Flight::Announcement(slot, command)));
@@ -75,10 +76,16 @@ impl Tier {
     }
 
     /// When [`begin_call`](Self::begin_call) is next of use without a new operation.
-    pub(super) fn due_us(&self) -> Option<f64> {
+    pub(super) fn due_us(&mut self) -> Option<f64> {
+        self.told = self.node.poll_timeout();
         let servers = self.servers.0.iter().map(|server| server.recovery.poll_timeout());
-        let due = servers.chain([self.presence.poll_timeout(), self.node.poll_timeout()]);
+        let due = servers.chain([self.presence.poll_timeout(), self.told]);
         due.flatten().min().map(|due| from_quantity(due.0))
+    }
+
+    /// Whether [`begin_call`](Self::begin_call) is of use at another time than JavaScript knows.
+    pub(super) fn is_due_otherwise(&self) -> bool {
+        self.has_own || self.node.poll_timeout() != self.told
     }
 
     /// The command that a call sends next; `None` if the call has ended.
@@ -202,7 +209,9 @@ impl Tier {
         server.swaps = server.swaps.saturating_sub(1);
         let name = swap.name(&self.prefix, &mut server.authority, 0);
         let outcomes = core::mem::take(&mut swap.outcomes);
-        server.authority.handle(swap.swap, outcomes, times);
+        // an event loop that stood still since then is no other writer, so the time at which this swap was asked counts
+        let asked_at = swap.swap.at();
+        server.authority.handle(swap.swap, outcomes, (times.0, asked_at));
         let Some(error) = error else { return };
         server.authority.fail_waiting(&error, times.0);
         self.cause = error;

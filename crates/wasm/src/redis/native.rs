@@ -44,9 +44,15 @@ impl Authority {
 
     /// When [`begin_call`](Self::begin_call) is next of use without a new operation.
     #[wasm_bindgen(js_name = dueUs)]
-    #[must_use]
-    pub fn due_us(&self) -> Option<f64> {
+    pub fn due_us(&mut self) -> Option<f64> {
         self.tier.due_us()
+    }
+
+    /// Whether [`begin_call`](Self::begin_call) is of use at another time than [`due_us`](Self::due_us) has said.
+    #[wasm_bindgen(js_name = isDueOtherwise)]
+    #[must_use]
+    pub fn is_due_otherwise(&self) -> bool {
+        self.tier.is_due_otherwise()
     }
 
     /// The words of the command that a call sends next, one after another; `undefined` if the call has ended.
@@ -55,9 +61,9 @@ impl Authority {
         self.tier.command(call).map(|command| command.bytes().to_vec())
     }
 
-    /// Where each word of [`command`](Self::command) ends.
+    /// Where each word of [`command`](Self::command) ends; below zero if it is of ASCII.
     #[must_use]
-    pub fn ends(&self, call: usize) -> Option<Vec<u32>> {
+    pub fn ends(&self, call: usize) -> Option<Vec<i32>> {
         self.tier.command(call).map(|command| command.ends().to_vec())
     }
 

@@ -6,7 +6,7 @@ use tidegate_tier::authority::Failure;
 use tidegate_tier::outage::Told;
 
 use super::arguments::Arguments;
-use super::call::is_of_server;
+use super::call::{is_of_another_type, is_of_server};
 use super::slot::slot;
 
 /// The pause between two questions whether a server is back.
@@ -86,6 +86,7 @@ impl Recovery {
         self.told = self.told.saturating_sub(1);
         let told = match answer {
             Ok(_) | Err(Failure::Transaction(_)) => Told::Done, // or it never can be
+            Err(Failure::Store(error)) if is_of_another_type(error) => Told::Done, // it never can be
             Err(Failure::Store(error)) if !is_of_server(error) => Told::Unknown,
             Err(_) => Told::NotDone,
         };
@@ -98,5 +99,27 @@ impl Recovery {
     /// Ends the questions.
     pub(super) const fn close(&mut self) {
         (self.ask_at, self.paused_until) = (None, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_told_again_after_a_second_unless_it_never_can_do_it() {
+        let failed = |error: &str| Err(Failure::Store(error.to_owned()));
+        for (error, expected) in [
+            ("READONLY You can't write against a read only replica.", Told::NotDone),
+            ("Connection is closed.", Told::Unknown),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", Told::Done),
+        ] {
+            let mut recovery = Recovery::default();
+            recovery.tell();
+            assert_eq!(recovery.told(&failed(error), Micros(5)), expected, "{error}");
+            let is_done = expected == Told::Done;
+            assert_eq!(recovery.may_tell(Micros(1_000_004)), is_done, "{error}");
+            assert!(recovery.may_tell(Micros(1_000_005)), "{error}");
+        }
     }
 }

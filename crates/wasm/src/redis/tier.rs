@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 
 use slab::Slab;
-use tidegate_gate::{
-    AskError, Id, Micros, OnError, Operation, Policy, Resolved, Timestamp, Verdict, blob,
-};
+use tidegate_gate::{AskError, Id, Micros, OnError, Operation, Policy, Resolved, Timestamp, blob};
 use tidegate_tier::NodeCache;
 use tidegate_tier::authority::{Options, Queued};
 use tidegate_tier::cache::{self, NodeStep, Transmit, VerdictOf};
@@ -17,7 +15,7 @@ use super::slot::{Master, Masters};
 use super::under_way::UnderWay;
 use crate::chance::Chance;
 use crate::failure::Failure;
-use crate::far::caller::{Answer, Caller, MOST_DEADLINES};
+use crate::far::caller::{Answer, Caller, MOST_DEADLINES, Taken};
 
 /// The limiter's place in Redis.
 #[derive(Debug)]
@@ -32,9 +30,12 @@ pub(crate) struct Tier {
     /// How each server's authority uses memory and time.
     options: Options,
     pub(super) servers: Servers,
-    /// What this process answers by itself as a node, and the answers.
+    /// What this process answers by itself as a node.
     pub(super) node: NodeCache,
-    answered: VecDeque<(usize, Verdict)>,
+    /// Whether the node asks something of which JavaScript has not heard.
+    pub(super) has_own: bool,
+    /// When JavaScript was told to ask for calls.
+    pub(super) told: Option<Micros>,
     pub(super) presence: Presence,
     /// Why Redis was last away.
     pub(super) cause: String,
@@ -90,7 +91,8 @@ impl Tier {
             options,
             servers: Servers::default(),
             node: NodeCache::new(node),
-            answered: VecDeque::new(),
+            has_own: false,
+            told: None,
             cause: String::from("the operation failed"),
             waiting: Slab::new(),
             timed: 0,
@@ -101,27 +103,34 @@ impl Tier {
         })
     }
 
-    /// Takes an operation, and returns its token. Unless the node answers it, an authority is asked.
-    pub(crate) fn ask(&mut self, caller: Caller, now: Timestamp) -> usize {
+    /// Takes an operation. Unless the node answers it, an authority is asked.
+    pub(crate) fn ask(&mut self, caller: Caller, now: Timestamp) -> Taken {
+        if caller.is_timed || !caller.resolved.policy().lets_nodes_answer() {
+            return self.wait(caller, now);
+        }
+        let at = caller.at;
+        let NodeStep { answer, own } = self.node.ask(&caller.resolved, &caller.operation, now, at);
+        let taken = match answer {
+            Some(answer) => Taken::Answered(caller, Ok(answer.verdict())),
+            None => self.wait(caller, now),
+        };
+        own.into_iter().for_each(|own| self.ask_as_node(own, now, at));
+        taken
+    }
+
+    /// Lets an operation wait for an authority.
+    fn wait(&mut self, caller: Caller, now: Timestamp) -> Taken {
         let Caller { operation, is_timed, at, .. } = caller;
         let resolved = caller.resolved.clone();
         self.timed = self.timed.saturating_add(usize::from(is_timed));
         let token = self.waiting.insert(Waiting::Caller(caller));
-        if is_timed || !resolved.policy().lets_nodes_answer() {
-            self.queue(Queued { resolved, now, at, operation, token });
-            return token;
-        }
-        let NodeStep { answer, own } = self.node.ask(&resolved, &operation, now, at);
-        match answer {
-            Some(answer) => self.answered.push_back((token, answer.verdict())),
-            None => self.queue(Queued { resolved, now, at, operation, token }),
-        }
-        own.into_iter().for_each(|own| self.ask_as_node(own, now, at));
-        token
+        self.queue(Queued { resolved, now, at, operation, token });
+        Taken::Waits(token)
     }
 
     /// Asks what the node itself asks. No caller waits for the answer.
     pub(super) fn ask_as_node(&mut self, own: Transmit, now: Timestamp, at: Micros) {
+        self.has_own = true;
         let (resolved, operation) = (own.resolved.clone(), own.operation);
         let token = self.waiting.insert(Waiting::Node(own, at));
         self.queue(Queued { resolved, now, at, operation, token });
@@ -145,10 +154,6 @@ impl Tier {
 
     /// The next answer to a caller, and the caller's token.
     pub(crate) fn poll_answer(&mut self, at: Micros) -> Option<(usize, Caller, Answer)> {
-        if let Some((token, verdict)) = self.answered.pop_front() {
-            let Waiting::Caller(caller) = self.waiting.try_remove(token)? else { return None };
-            return Some((token, caller, Ok(verdict)));
-        }
         loop {
             let mut servers = self.servers.0.iter_mut();
             let (token, answer) = servers.find_map(|server| server.authority.poll_answer())?;

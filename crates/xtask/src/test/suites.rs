@@ -77,6 +77,7 @@ fn lint(tally: &mut Tally) -> Result<()> {
         "types of the Worker's JavaScript",
         command("node_modules/.bin/tsc", &["-p", "worker"]),
     )?;
+    tally.watch("decisions in JavaScript", command("node_modules/.bin/eslint", &["."]))?;
     // one at a time: beside the Worker, the gate has TOML in every module
     build::npm_modules().try_for_each(|(package, features)| {
         let npm = ["--package", package, "--features", features];

@@ -1,5 +1,5 @@
 // Requests that wait for their turn.
-import { fieldsOf, requireNumber } from "../input.js";
+import { fieldsOf, LONGEST_TIMER_MS, requireNumber } from "../input.js";
 import { requireLimiter } from "./abstract.js";
 
 /** @import * as declared from "../rate-limiter-flexible.js" */
@@ -7,7 +7,6 @@ import { requireLimiter } from "./abstract.js";
 /** @typedef {{ remaining: number, waitMs?: undefined } | { remaining?: undefined, waitMs: number }} Asked */
 
 const MOST_WAITING = 2 ** 32 - 1;
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** The time between two questions about a key whose points never come back by themselves. */
 const ENDLESS_MS = 1000;
 

@@ -17,8 +17,9 @@ export class RedisStore extends CountingStore {
 
   /** @param {declared.RedisStoreOptions} options */
   constructor(options) {
-    const { sendCommand } = fieldsOf(options, ["sendCommand"]);
+    const { sendCommand, resetExpiryOnChange } = fieldsOf(options, ["sendCommand", "resetExpiryOnChange"]);
     if (sendCommand !== undefined) throw invalid("sendCommand", "the client itself, in the option `client`", sendCommand);
+    if (resetExpiryOnChange !== undefined) throw invalid("resetExpiryOnChange", A_SPAN, resetExpiryOnChange);
     const { client, prefix = "rl:" } = knownOptions(options, ["client", "prefix"]);
     requireClient("client", client);
     super(prefix, () => this.#counters);
@@ -31,6 +32,8 @@ export class RedisStore extends CountingStore {
     this.#counters = new RedisCounters("express-rate-limit", this.#client, Math.floor(this.windowMs));
   }
 }
+
+const A_SPAN = "no such option, because a window lasts its span (`tidegate/express` with a `sliding_log` and `count_denied` refuses who goes on)";
 
 defineAbsent(RedisStore.prototype, { resetAll: "because Redis would look at each of its keys: use `resetKey`, or another `prefix`" }, { isAsync: true });
 
