@@ -12,7 +12,7 @@ use tempfile::tempdir;
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Reply, Served, worker};
 
-use crate::object::{count, sql};
+use crate::storage::{count, selected, sql};
 
 /// A unit comes back after a year.
 const POLICIES: &str = "auth = 'none'\n\
@@ -168,6 +168,7 @@ fn an_object_that_the_runtime_ends_because_its_disk_is_full_says_so() {
 #[test]
 fn an_error_is_logged_with_its_policy_and_without_its_key() {
     let served = worker(options());
+    let begun = Instant::now();
     for _ in 0..5 {
         arm(&served, "throw before");
         served.api.check("closed", "a secret key", 1, None);
@@ -176,8 +177,12 @@ fn an_error_is_logged_with_its_policy_and_without_its_key() {
     let lines: Vec<_> =
         logged.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     let with_policy = |line: &&&str| line.starts_with("policy \"closed\", key ");
-    let lines_of_checks = lines.iter().filter(with_policy).count();
-    assert!((1..5).contains(&lines_of_checks), "at most one line a second: {lines:?}");
+    let lines_of_checks = lines.iter().filter(with_policy).count() as u64;
+    let seconds = begun.elapsed().as_secs();
+    assert!(
+        (1..=seconds + 1).contains(&lines_of_checks),
+        "at most one line a second, in {seconds} s: {lines:?}"
+    );
     assert!(lines.iter().all(|line| !line.contains("secret key")), "{lines:?}");
     let known = lines.len();
     assert_eq!(served.api.check("second", "k", 1, None).get("allowed"), true);
@@ -264,13 +269,19 @@ fn an_alarm_that_is_late_or_comes_twice_changes_no_decision() {
     }
     assert_eq!(count(storage.path()), 1, "the state is kept for its year");
     let short = || served.api.check("second", "k", 1, None).get("allowed") == true;
-    // until the window has ended the alarm finds nothing to delete
-    while !short() {}
-    while count(storage.path()) > 1 {
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !holds() {
+            assert!(Instant::now() < deadline, "{what}");
+        }
+    };
+    until("a unit comes back", &short);
+    until("the alarm deletes a state whose window has ended", &|| {
         call(&served, "ring");
-    }
+        count(storage.path()) == 1
+    });
     call(&served, "ring");
-    while !short() {}
+    until("a unit comes back", &short);
     assert_eq!(check(), 96);
 }
 
@@ -295,7 +306,7 @@ fn ten_thousand_keys_that_are_idle_leave_nothing() {
         }
         let deadline = Instant::now() + Duration::from_secs(120);
         // Cloudflare bills even a table without rows
-        while sql(storage.path(), "SELECT COUNT(*) + 1 FROM states") > 0 {
+        while selected(storage.path(), "SELECT COUNT(*) + 1 FROM states") > 0 {
             assert!(Instant::now() < deadline, "{placement}: states or tables are left");
             thread::yield_now();
         }

@@ -19,12 +19,14 @@ mod modes;
 mod object;
 mod origins;
 mod outage;
+mod overrides;
 mod patience;
 mod policies;
 mod repeated;
 mod revisions;
 mod same;
 mod soak;
+mod storage;
 mod surface;
 mod together;
 mod upstream;
@@ -85,6 +87,12 @@ limits = [
   { algorithm = "token_bucket", name = "organisation", depth = 1, capacity = 3, rate = "1/d" },
 ]
 
+[policies.crowd]
+limits = [
+  { algorithm = "fixed_window", name = "user", limit = 1, period = "365d" },
+  { algorithm = "fixed_window", name = "all", depth = 0, limit = 1_000_000, period = "365d" },
+]
+
 [policies.tenants]
 key = [["header:x-tenant", "cookie:sid"], "ip"]
 limits = [
@@ -129,6 +137,7 @@ on_every_server!(
         a_gate_joins_the_sources_of_a_key,
         a_gate_finds_the_client_behind_a_trusted_proxy,
         a_batch_keeps_its_order,
+        a_policy_keeps_more_keys_than_a_part_of_a_table,
         checks_are_granted_together_or_not_at_all,
         keys_and_policies_are_counted_apart,
         a_peek_changes_nothing,
@@ -174,11 +183,13 @@ on_every_server!(
         two_who_change_the_same_file_hear_of_each_other,
         a_wrong_file_is_refused_with_its_place,
         an_edit_keeps_the_states_of_all_other_policies,
-        only_the_token_for_administration_changes_policies,
+        only_the_token_for_administration_changes_policies;
+    overrides:
         one_key_has_other_limits_until_a_time,
         a_wrong_override_is_refused;
     watch:
         decisions_are_counted_by_policy_and_outcome,
+        reservations_are_counted_by_what_became_of_them,
         nobody_is_told_how_long_the_store_took,
         half_a_body_consumes_nothing;
 );

@@ -125,6 +125,22 @@ fn sixty_four_clients_are_charged_what_the_model_says_and_never_above_the_budget
     let charged = ask_with_64_clients(&served, &model);
     assert!(charged <= BUDGET, "no answer exceeds its estimate: {charged}");
     assert!(charged > BUDGET - 64 * 564, "refused while there was room: {charged}");
+    let lines = [
+        format!(
+            r#"tidegate_commits_total{{policy="tokens",late="false"}} {}"#,
+            model.calls().len()
+        ),
+        format!(r#"tidegate_committed_units_total{{policy="tokens",late="false"}} {charged}"#),
+    ];
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let metrics = served.api.get("/_tidegate/metrics", &[]).text;
+        if lines.iter().all(|line| metrics.lines().any(|own| own == line)) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "expected {lines:?}, found {metrics}");
+        thread::yield_now(); // the isolate has not heard of the last commit yet
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, worker};
 
 use crate::faults::{arm, counted, later, options, wait_for};
-use crate::object::sql;
+use crate::storage::{selected, sql};
 
 /// Units come back after a year, so that no test depends on its speed.
 const POLICIES: &str = "auth = 'none'
@@ -84,7 +84,7 @@ fn one_write_covers_many_grants() {
     let served = start(Some(storage.path()));
     let writes = |policy: &str| {
         let count = format!("SELECT COUNT(*) FROM writes WHERE policy LIKE '%{{{policy}:%'");
-        sql(storage.path(), &count)
+        selected(storage.path(), &count)
     };
     assert_eq!(grants(&served, "strict", 50), 50);
     assert_eq!(writes("strict"), 50);

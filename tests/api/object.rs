@@ -1,15 +1,12 @@
 //! Behaviour of the Worker alone: its clock, its storage, its configuration.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::json;
 use tempfile::tempdir;
-use tidegate::local::{Workerd, WorkerdOptions, workspace};
+use tidegate::local::{Workerd, WorkerdOptions};
 use tidegate_tests::{Api, Reply, TOKEN, worker};
 
 use crate::POLICIES;
+use crate::storage::{count, selected, sql};
 
 fn worker_options() -> WorkerdOptions {
     tidegate_tests::worker_options(POLICIES)
@@ -259,6 +256,9 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         let open = served.api.check("open", "k", 1, None);
         assert_eq!(open.get("allowed"), true, "the policy's on_error lets it pass: {open:?}");
         assert!(open.get("degraded").as_str().unwrap().contains(reason));
+        let status = served.api.get("/v1/status", &[]).json();
+        let store = json!({ "name": "object", "answers": true });
+        assert_eq!(status["store"], store, "it concerns this key alone");
         assert_eq!(served.api.get("/v1/gate?policy=open&key=k", &[]).status, 204);
         assert_eq!(served.api.check("day", "other", 1, None).get("allowed"), true);
         // only what these limits wrote themselves is replaced by a reset
@@ -280,7 +280,7 @@ fn an_object_that_is_only_looked_at_stores_nothing() {
         assert_eq!(served.api.check("open", "k", 0, None).get("remaining"), 5);
         assert_eq!(served.api.get("/v1/keys/open/other?cost=1", &[]).get("allowed"), true);
     }
-    assert_eq!(sql(storage.path(), "SELECT COUNT(*) + 1 FROM states"), 0, "there is no table");
+    assert_eq!(selected(storage.path(), "SELECT COUNT(*) + 1 FROM states"), 0, "there is no table");
 }
 
 #[test]
@@ -338,51 +338,6 @@ fn the_alarm_deletes_expired_states() {
         std::thread::yield_now();
     }
     assert_eq!(served.api.check("short", "k", 1, None).get("allowed"), true, "the key begins anew");
-}
-
-/// The number of states that all objects have stored.
-pub(crate) fn count(storage: &Path) -> i64 {
-    sql(storage, "SELECT COUNT(*) FROM states")
-}
-
-/// Runs a statement on the database of each object. Returns the sum of the rows changed or numbers selected.
-pub(crate) fn sql(storage: &Path, statement: &str) -> i64 {
-    let script = "
-        const { DatabaseSync } = require('node:sqlite');
-        let sum = 0;
-        const visit = (database) => {
-          const tables = database.prepare(\"SELECT 1 FROM sqlite_master WHERE name = 'states'\").all();
-          if (tables.length === 0) return 0;
-          const statement = database.prepare(process.argv[1]);
-          return statement.columns().length ? Object.values(statement.get())[0] : Number(statement.run().changes);
-        };
-        for (const file of process.argv.slice(2)) {
-          for (let tries = 9; ; tries -= 1) {
-            const database = new DatabaseSync(file, { timeout: 20000 });
-            try {
-              sum += visit(database);
-              break;
-            } catch (error) {
-              // an object may delete its storage meanwhile
-              if (tries === 0 || !/I\\/O/.test(error.message)) throw error;
-            } finally {
-              database.close();
-            }
-          }
-        }
-        console.log(sum);";
-    let databases = fs::read_dir(storage.join("tidegate-keys")).unwrap().flatten();
-    let databases = databases.map(|file| file.path()).filter(|path| {
-        path.extension().is_some_and(|end| end == "sqlite") && !path.ends_with("metadata.sqlite")
-    });
-    // the Node of the workspace, because the Node of the machine may be too old to have SQLite
-    let output = Command::new(workspace().join("node_modules/.bin/node"))
-        .args(["--no-warnings", "-e", script, "--", statement])
-        .args(databases)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    text.parse().unwrap_or_else(|_| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 #[test]

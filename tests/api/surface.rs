@@ -205,6 +205,22 @@ pub fn a_batch_keeps_its_order(served: &Served) {
     assert_eq!(seen, expected);
 }
 
+/// Of all servers one table, one Redis or one object has all these keys, because they share a limit.
+pub fn a_policy_keeps_more_keys_than_a_part_of_a_table(served: &Served) {
+    const BATCHES: usize = 15; // a part has room for 14,336 keys
+    for (round, allowed) in [true, false].into_iter().enumerate() {
+        for batch in 0..BATCHES {
+            let check = |key| json!({ "policy": "crowd", "key": format!("user:{batch}-{key}") });
+            let checks: Vec<_> = (0..1_000).map(check).collect();
+            let reply = served.api.post("/v1/check", json!({ "checks": checks }).to_string());
+            let decisions = reply.get("decisions");
+            let decisions = decisions.as_array().unwrap();
+            let same = decisions.iter().filter(|one| one["allowed"] == allowed).count();
+            assert_eq!(same, 1_000, "round {round}, batch {batch}: {:?}", decisions.first());
+        }
+    }
+}
+
 pub fn checks_are_granted_together_or_not_at_all(served: &Served) {
     let ask = |checks: &[(&str, &str, u64)]| {
         let check = |(policy, key, cost): &(&str, &str, u64)| json!({ "policy": policy, "key": key, "cost": cost });

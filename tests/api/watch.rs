@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate::local::WorkerdOptions;
@@ -39,6 +40,48 @@ pub fn decisions_are_counted_by_policy_and_outcome(served: &Served) {
     assert!(!metrics.text.contains("secret"), "keys are no labels");
     assert_eq!(served.api.with(None).get("/metrics", &[]).status, 401);
     assert_eq!(served.api.post("/metrics", "").status, 405);
+}
+
+pub fn reservations_are_counted_by_what_became_of_them(served: &Served) {
+    let call = |end: &str, rest: Value| {
+        let mut body = json!({ "policy": "orders", "key": "k" });
+        body.as_object_mut().unwrap().append(&mut rest.as_object().unwrap().clone());
+        served.api.post(&format!("/v1/reservations{end}"), body.to_string()).get("allowed")
+    };
+    for id in ["a", "b", "c", "d"] {
+        assert_eq!(call("", json!({ "cost": 1, "id": id })), true, "{id}");
+    }
+    assert_eq!(call("", json!({ "cost": 1, "id": "e" })), false, "all places are taken");
+    let explained = served.api.post("/v1/explain", r#"{"policy":"orders","key":"k"}"#);
+    let text = explained.get("text");
+    let no_place = " A reservation would find no place: all 4 of `orders` are taken.";
+    assert!(
+        explained.get("allowed") == true && text.as_str().unwrap().ends_with(no_place),
+        "{text}"
+    );
+    call("/a/commit", json!({ "actual": 2 }));
+    call("/b/release", json!({}));
+    call("/unknown/commit", json!({ "actual": 1 }));
+    let metrics = served.api.get("/metrics", &[]).text;
+    for line in [
+        r#"tidegate_reservations_total{policy="orders",outcome="reserved"} 4"#,
+        r#"tidegate_reservations_total{policy="orders",outcome="no_place"} 1"#,
+        r#"tidegate_reserved_units_total{policy="orders"} 4"#,
+        r#"tidegate_commits_total{policy="orders",late="false"} 2"#,
+        r#"tidegate_commits_total{policy="orders",late="true"} 1"#,
+        r#"tidegate_committed_units_total{policy="orders",late="false"} 2"#,
+        r#"tidegate_committed_units_total{policy="orders",late="true"} 1"#,
+    ] {
+        assert!(metrics.lines().any(|own| own == line), "{line}\n{metrics}");
+    }
+    let status = served.api.get("/v1/status", &[]).json();
+    let policies = status["policies"].as_array().unwrap();
+    let own = policies.iter().find(|policy| policy["name"] == "orders").unwrap();
+    let counted = json!({
+        "reserved": 4, "refused": 0, "no_place": 1, "reserved_units": 4,
+        "committed": 2, "committed_units": 2, "late": 1, "late_units": 1,
+    });
+    assert_eq!(own["reservations"], counted);
 }
 
 pub fn nobody_is_told_how_long_the_store_took(served: &Served) {
@@ -110,11 +153,13 @@ fn an_event_is_written_for_each_policy_and_outcome_of_a_request() {
     let check = |policy: &str, cost: u64| json!({ "policy": policy, "key": "k", "cost": cost });
     let checks = [check("day", 2), check("day", 1), check("day", 1), check("trial", 1)];
     served.api.post("/v1/check", json!({ "checks": checks }).to_string());
+    let deadline = Instant::now() + Duration::from_secs(20);
     let events = loop {
         let events = counted(&served, "events");
         if events.as_array().unwrap().len() == 3 {
             break events;
         }
+        assert!(Instant::now() < deadline, "expected 3 events, found {events}");
     };
     let event = |place: usize| {
         let event = &events[place];

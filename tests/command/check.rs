@@ -77,6 +77,19 @@ fn a_policy_file_may_begin_with_a_byte_order_mark() {
 }
 
 #[test]
+fn a_file_without_its_flag_is_told_which_flag_takes_it() {
+    let folder = Folder::new();
+    for command in ["check", "serve"] {
+        for wrong in [&["policies.toml"][..], &["--file", "policies.toml"]] {
+            folder.fails(
+                &[&[command], wrong].concat(),
+                &format!("tidegate {command} [--policies FILE] [OPTIONS]"),
+            );
+        }
+    }
+}
+
+#[test]
 fn check_validates_shows_and_decides() {
     let folder = Folder::new();
     let (code, text, _) = folder.run(&["check"]);

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use redis::Connection;
 use tidegate::local::RedisServer;
@@ -107,8 +108,10 @@ fn long_replay(folder: &Folder, arguments: &[&str]) -> Command {
 /// Ends the replay by a signal once this holds.
 #[track_caller]
 fn end(mut replay: Child, name: &str, code: i32, mut once: impl FnMut() -> bool) {
+    let began = Instant::now();
     while !once() {
         assert_eq!(replay.try_wait().unwrap(), None, "the replay goes on");
+        assert!(began.elapsed() < Duration::from_secs(60));
     }
     signal(&replay, name);
     assert_eq!(replay.wait().unwrap().code(), Some(code));

@@ -45,7 +45,7 @@ fn one_server_listens_on_several_addresses_and_drains_them_all() {
         let mut line = String::new();
         while !line.contains("SIGTERM") {
             line.clear();
-            log.read_line(&mut line).unwrap();
+            assert!(log.read_line(&mut line).unwrap() > 0, "expected a line about SIGTERM");
         }
         for stream in &mut begun {
             stream.write_all(b"{\"policy\":\"api\",\"key\":\"\"}").unwrap();

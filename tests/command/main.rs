@@ -150,7 +150,7 @@ fn errors_name_the_place_of_the_fault() {
     folder.fails(&check(&["--key", "k", "--redis", down]), "redis");
     folder.fails(
         &check(&["--key", "k", "--redis", "nonsense"]),
-        "--redis nonsense: expected `redis://HOST:PORT`",
+        "--redis …: expected a scheme and `://`, as in `redis://HOST:PORT`",
     );
     folder.write("t.jsonl", "");
     folder.fails(&["replay", "t.jsonl", "--backend", "redis", "--redis", down], "--redis: redis: ");
@@ -186,6 +186,7 @@ fn errors_name_the_place_of_the_fault() {
         assert!(error.contains("expected printable ASCII without spaces around it"), "{error}");
     }
     folder.fails(&serve("--token", ""), "found an empty text");
+    folder.fails(&serve("--log-secret", ""), "a value is required for '--log-secret <SECRET>'");
     for option in ["--redis-deadline", "--redis-max-skew"] {
         folder.fails(&serve(option, "100"), "--redis <URL>");
     }
@@ -202,8 +203,10 @@ fn errors_name_the_place_of_the_fault() {
         "--worker: expected --backend worker, found --backend redis",
     );
     folder.fails(&["serve", "--listen", "nowhere"], "--listen");
-    folder
-        .fails(&["serve", "--redis", "nonsense"], "--redis nonsense: expected `redis://HOST:PORT`");
+    folder.fails(
+        &["serve", "--redis", "nonsense"],
+        "--redis …: expected a scheme and `://`, as in `redis://HOST:PORT`",
+    );
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::{Folder, signal};
 fn a_server_is_alive_while_its_redis_is_away_and_ready_when_it_is_back() {
     let folder = Folder::new();
     let mut redis = RedisServer::start().unwrap();
-    let (mut server, api) = folder.serve_and_log(&["--redis", redis.url()], Stdio::null());
+    let arguments = ["--redis", redis.url(), "--redis-deadline", "10000"];
+    let (mut server, api) = folder.serve_and_log(&arguments, Stdio::null());
     let ready = || api.get("/readyz", &[]);
     let first = ready();
     assert_eq!((first.status, first.get("status")), (200, "ok".into()));
@@ -28,7 +29,7 @@ fn a_server_is_alive_while_its_redis_is_away_and_ready_when_it_is_back() {
     }
     let asked = Instant::now();
     let away = ready();
-    assert!(asked.elapsed() < Duration::from_secs(2), "one deadline of 250 ms");
+    assert!(asked.elapsed() < Duration::from_secs(2), "a Redis that is gone is known at once");
     assert_eq!((away.status, away.get("type")), (503, "urn:tidegate:not-ready".into()));
     assert_eq!(away.get("detail"), "the store is unavailable");
     assert_eq!(api.get("/healthz", &[]).status, 200);
@@ -256,15 +257,16 @@ fn a_server_that_stops_under_load_gives_back_the_units_that_it_took_in_advance()
         }
         let began = Instant::now();
         let is_local = || api.get("/metrics", &[]).text.contains("{kind=\"lent\"} 0\n");
-        while granted.load(Ordering::Relaxed) < 500 || is_local() {
-            assert!(began.elapsed() < Duration::from_secs(60));
-        }
-        signal(&server, "TERM");
+        while (granted.load(Ordering::Relaxed) < 500 || is_local())
+            && began.elapsed() < Duration::from_secs(60)
+        {}
+        signal(&server, "TERM"); // also if it is too late, because the callers ask until the server ends
     });
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert_eq!(server.wait().unwrap().code(), Some(0));
     let (granted, lost) = (granted.into_inner(), lost.into_inner());
+    assert!(granted >= 500, "{granted} in a minute: {log}");
     let (mut next, api) = folder.serve_and_log(&arguments, Stdio::null());
     let left = api.check("hot", "k", 0, None).get("remaining").as_u64().unwrap();
     let _ = next.kill();

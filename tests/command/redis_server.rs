@@ -1,5 +1,9 @@
 //! A server on a Redis that holds foreign values, or whose address is not one of a Redis.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
 use tidegate::local::RedisServer;
 
 use super::Folder;
@@ -9,7 +13,7 @@ fn on_error_decides_on_a_key_whose_value_in_redis_is_foreign() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
-    let (mut server, api) = folder.serve(&["--redis", redis.url()]);
+    let (mut server, api) = folder.serve(&["--redis", redis.url(), "--redis-deadline", "10000"]);
     for key in ["cold", "warm"] {
         for policy in ["api", "open"] {
             assert_eq!(api.check(policy, key, 1, None).get("allowed"), true);
@@ -20,7 +24,7 @@ fn on_error_decides_on_a_key_whose_value_in_redis_is_foreign() {
     let _ = server.kill();
     let _ = server.wait();
     // another host, which has seen one of the keys
-    let (mut server, api) = folder.serve(&["--redis", redis.url()]);
+    let (mut server, api) = folder.serve(&["--redis", redis.url(), "--redis-deadline", "10000"]);
     for policy in ["api", "open"] {
         assert_eq!(api.check(policy, "warm", 0, None).get("remaining"), 1);
     }
@@ -61,29 +65,19 @@ fn on_error_decides_on_a_key_whose_value_in_redis_is_foreign() {
 fn an_address_that_is_not_one_of_a_redis_says_what_to_write() {
     let folder = Folder::new();
     folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
-    for (address, shown, message) in [
+    for (address, message) in [
         (
             "rediss://user:hunter2@h:6379#insecure",
-            "rediss://…@h:6379#…",
             "expected no `#insecure`: the certificate of a Redis is always verified",
         ),
         (
             "localhost:6379",
-            "localhost:6379",
-            "expected `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `redis+unix:///PATH`, ",
+            "expected a scheme and `://`, as in `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `redis+unix:///PATH`, ",
         ),
-        (
-            "redis://hunter2:127.0.0.1:17010",
-            "redis://…",
-            "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`",
-        ),
-        (
-            "redis://127.0.0.1?db=2",
-            "redis://127.0.0.1?…",
-            "expected only `protocol=2` or `3` after `?`, and no `#`",
-        ),
+        ("redis://hunter2:127.0.0.1:17010", "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`"),
+        ("redis://127.0.0.1?db=2", "expected only `protocol=2` or `3` after `?`, and no `#`"),
     ] {
-        let shown = format!("error: --redis {shown}: {message}");
+        let shown = format!("error: --redis …: {message}");
         for (command, message) in [
             (&["check", "--policy", "api", "--key", "k"][..], &*shown),
             (&["serve", "--listen", "127.0.0.1:0"], &shown),
@@ -93,4 +87,26 @@ fn an_address_that_is_not_one_of_a_redis_says_what_to_write() {
             folder.fails(&[command, &["--redis", address]].concat(), message);
         }
     }
+}
+
+#[test]
+fn an_error_of_redis_at_the_start_forges_no_line_of_the_log() {
+    let folder = Folder::new();
+    let [fake, taken] = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let url = format!("redis://{}/?protocol=3", fake.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in fake.incoming().flatten() {
+            while stream.read(&mut [0; 4_096]).is_ok_and(|bytes| bytes > 0) {
+                let _ = stream.write_all(&b"!16\r\nERR wrong\nforged\r\n".repeat(8));
+            }
+        }
+    });
+    // it ends because the address is taken
+    let listen = taken.local_addr().unwrap().to_string();
+    let output = folder
+        .command(&["serve", "--redis", &url, "--redis-deadline", "10000", "--listen", &listen])
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(log.contains("forged") && log.lines().all(|line| !line.starts_with("forged")), "{log}");
 }

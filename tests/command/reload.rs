@@ -101,22 +101,26 @@ fn a_file_that_is_refused_changes_nothing_under_load() {
                 answers.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let garbage: [&[u8]; 5] = [
-            b"garbage",
-            b"",
-            b"\xff\xfe\x00",
-            b"[policies.api]\nlimits = [{ algorithm = 'fixed_wind",
-            b"[policies.api]\nkey = 'jwt:sub'\nlimits = [{ algorithm = 'fixed_window', limit = 3, period = '1s' }]",
-        ];
-        for (before, bytes) in (0..).zip(garbage) {
-            folder.write("policies.toml", bytes);
-            until("the file is refused", || refused() > before);
-        }
-        std::fs::remove_file(folder.path().join("policies.toml")).unwrap();
-        until("a missing file changes nothing", || refused() > 5);
-        let before = answers.load(Ordering::Relaxed);
-        until("requests go on", || answers.load(Ordering::Relaxed) > before + 10);
+        let edits = scope.spawn(|| {
+            let garbage: [&[u8]; 5] = [
+                b"garbage",
+                b"",
+                b"\xff\xfe\x00",
+                b"[policies.api]\nlimits = [{ algorithm = 'fixed_wind",
+                b"[policies.api]\nkey = 'jwt:sub'\nlimits = [{ algorithm = 'fixed_window', limit = 3, period = '1s' }]",
+            ];
+            for (before, bytes) in (0..).zip(garbage) {
+                folder.write("policies.toml", bytes);
+                until("the file is refused", || refused() > before);
+            }
+            std::fs::remove_file(folder.path().join("policies.toml")).unwrap();
+            until("a missing file changes nothing", || refused() > 5);
+            let before = answers.load(Ordering::Relaxed);
+            until("requests go on", || answers.load(Ordering::Relaxed) > before + 10);
+        });
+        let edits = edits.join();
         is_over.store(true, Ordering::Relaxed);
+        edits.unwrap();
     });
     folder.write("policies.toml", file(12));
     until("a good file is taken", || limit(&api) == 12);

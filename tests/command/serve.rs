@@ -1,4 +1,4 @@
-//! `tidegate serve`: what it lets callers know and do, and its signals. Its other tests are in `listen.rs`, `operated.rs` and `reload.rs`.
+//! Tests of what `tidegate serve` tells and allows its callers, and of its signals. Its other tests are in `listen.rs`, `operated.rs` and `reload.rs`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -63,7 +63,8 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
 #[test]
 fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     let folder = Folder::new();
-    let (mut server, api) = folder.serve(&["--redis", "redis://127.0.0.1:1"]);
+    let (mut server, api) =
+        folder.serve(&["--redis", "redis://127.0.0.1:1", "--redis-deadline", "10000"]);
     let (closed, open) = (api.check("api", "k", 1, None), api.check("open", "k", 1, None));
     let gates = ["api", "open"]
         .map(|policy| api.get(&format!("/v1/gate?policy={policy}&key=k"), &[]).status);
@@ -75,14 +76,20 @@ fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     assert_eq!(gates, [503, 204]);
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-    assert!(log.lines().count() > 1 && log.contains(" WARN redis: "), "{log}");
+    assert!(
+        log.lines().count() > 1
+            && log.contains(" WARN Redis does not answer kind=\"unavailable\" error=\"redis: "),
+        "{log}"
+    );
 }
 
 #[test]
 fn only_a_caller_for_administration_is_told_which_redis_is_down() {
     let folder = Folder::new();
     let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
-    serve.args(["--redis", "redis://127.0.0.1:1"]).env("TIDEGATE_ADMIN_TOKEN", "admin");
+    serve
+        .args(["--redis", "redis://127.0.0.1:1", "--redis-deadline", "10000"])
+        .env("TIDEGATE_ADMIN_TOKEN", "admin");
     let (mut server, api) = Folder::begin(serve.stderr(Stdio::null()));
     let admin = api.with(Some("admin"));
     let checked = admin.check("api", "k", 1, None);
@@ -123,7 +130,8 @@ fn only_a_caller_for_administration_is_told_which_keys_have_rules_of_their_own()
 fn redis_keeps_a_state_longer_by_the_largest_difference_of_clocks() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();
-    let (mut server, api) = folder.serve(&["--redis", redis.url(), "--redis-max-skew", "86400000"]);
+    let skew = ["--redis-max-skew", "86400000", "--redis-deadline", "10000"];
+    let (mut server, api) = folder.serve(&[&["--redis", redis.url()], &skew[..]].concat());
     let checked = api.check("api", "k", 1, None);
     let _ = server.kill();
     let _ = server.wait();
@@ -143,7 +151,7 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
-    let (mut server, api) = folder.serve(&["--redis", redis.url()]);
+    let (mut server, api) = folder.serve(&["--redis", redis.url(), "--redis-deadline", "10000"]);
     let key = "secret\nerror: \u{1b}[31m"; // must not begin a line of the log, nor colour it
     assert_eq!(api.check("api", key, 1, None).get("allowed"), true);
     let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -263,7 +271,8 @@ fn a_signal_that_comes_before_the_policy_file_is_read_is_obeyed() {
 fn the_server_goes_on_when_its_log_cannot_be_written() {
     let folder = Folder::new();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let (mut server, api) = folder.serve_and_log(&["--redis", "redis://127.0.0.1:1"], full.into());
+    let arguments = ["--redis", "redis://127.0.0.1:1", "--redis-deadline", "10000"];
+    let (mut server, api) = folder.serve_and_log(&arguments, full.into());
     let reply = api.check("api", "k", 1, None);
     signal(&server, "TERM");
     assert_eq!(server.wait().unwrap().code(), Some(0));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tidegate::local::RedisCluster;
 
 use crate::redis::{ask, process_id};
-use crate::world::{DEADLINE, LIMIT, Row, World, signal};
+use crate::world::{DEADLINE, LIMIT, PATIENT, Row, World, signal};
 
 /// The masters, each of which has an equal part of the slots.
 const MASTERS: u16 = 3;
@@ -23,15 +23,10 @@ fn slot(cluster: &RedisCluster, policy: &str) -> (u16, usize) {
     (slot, usize::from(slot / SLOTS.div_ceil(MASTERS)))
 }
 
-fn start(has_replicas: bool) -> (RedisCluster, World) {
-    let cluster = RedisCluster::start(MASTERS, has_replicas, NODE_TIMEOUT).unwrap();
-    let world = World::new(2, &["--redis", &cluster.url()]);
-    (cluster, world)
-}
-
 #[test]
 fn a_master_is_lost() {
-    let (cluster, world) = start(true);
+    let cluster = RedisCluster::start(MASTERS, true, NODE_TIMEOUT).unwrap();
+    let world = World::new(2, &["--redis", &cluster.url()]);
     let (_, master) = slot(&cluster, "closed");
     let recovered = world.run(|world| {
         signal(process_id(&cluster.nodes()[master]), "-KILL");
@@ -54,7 +49,8 @@ fn a_master_is_lost() {
 
 #[test]
 fn slots_move() {
-    let (cluster, world) = start(false);
+    let cluster = RedisCluster::start(MASTERS, false, PATIENT).unwrap();
+    let world = World::patient(2, &["--redis", &cluster.url()]);
     let slots = ["closed", "open"].map(|policy| slot(&cluster, policy));
     let recovered = world.run(|world| {
         for turn in 0..6 {
@@ -65,7 +61,7 @@ fn slots_move() {
         world.until_all_decide()
     });
     let fault = "slots of a Cluster moved twelve times";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open), (0, 0), "{heard:?}");
 }
 

@@ -13,7 +13,7 @@ use http::Request;
 use tidegate::local::RedisServer;
 use tidegate_tests::Api;
 
-use crate::world::{DEADLINE, Heard, LIMIT, MARGIN, POLICIES, Row, World};
+use crate::world::{DEADLINE, Heard, LIMIT, MARGIN, PATIENT, POLICIES, Row, World};
 
 fn one_is_killed(fault: &'static str, hosts: usize) {
     let server = RedisServer::start().unwrap();
@@ -87,7 +87,7 @@ fn a_host_has_no_file_descriptors_left() {
 #[test]
 fn the_disk_is_full_when_the_policies_are_changed() {
     let server = RedisServer::start().unwrap();
-    let world = World::new(1, &["--redis", server.url(), "--token", "t", "--admin-token", "a"]);
+    let world = World::patient(1, &["--redis", server.url(), "--token", "t", "--admin-token", "a"]);
     let api = Api::new(&world.url(0), Some("a"));
     let larger = format!("{POLICIES}# {}\n", "x".repeat(100_000));
     let version = || api.get("/v1/policies", &[]).get("version").as_u64();
@@ -105,7 +105,7 @@ fn the_disk_is_full_when_the_policies_are_changed() {
         world.until_all_decide()
     });
     let fault = "no room on the disk for a `PUT` of the policies";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
     let log = world.log(0);
     assert!(log.contains("the policies cannot be stored: File too large"), "{log}");
@@ -119,7 +119,7 @@ fn the_disk_is_full_when_the_policies_are_changed() {
 fn one_of_many_clients_on_a_connection_is_slow() {
     const OTHERS: usize = 49;
     let server = RedisServer::start().unwrap();
-    let world = World::new(1, &["--redis", server.url()]);
+    let world = World::patient(1, &["--redis", server.url()]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let recovered = world.run(|world| {
         runtime.block_on(async {
@@ -135,7 +135,7 @@ fn one_of_many_clients_on_a_connection_is_slow() {
         world.until_all_decide()
     });
     let fault = "one of 50 clients on a connection of HTTP/2 does not send the rest of its body";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
 }
 
@@ -186,7 +186,7 @@ fn many_clients_are_slow() {
 #[test]
 fn the_policy_file_becomes_garbage() {
     let server = RedisServer::start().unwrap();
-    let world = World::new(2, &["--redis", server.url()]);
+    let world = World::patient(2, &["--redis", server.url()]);
     let file = world.folder.path().join("policies.toml");
     let recovered = world.run(|world| {
         fs::write(&file, "\u{0}{ [[ garbage").unwrap();
@@ -198,6 +198,6 @@ fn the_policy_file_becomes_garbage() {
         world.until_all_decide()
     });
     let fault = "the policy file was replaced by garbage";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
 }

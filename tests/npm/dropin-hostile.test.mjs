@@ -133,17 +133,22 @@ test("a waiter that cannot wait leaves the others in order", async (t) => {
   ]);
 });
 
-test("a key of 1 MB and an unpaired surrogate are counted", async () => {
-  const memory = new RateLimiterMemory({ points: 5, duration: 60 });
+test("a long key and an unpaired surrogate are counted, and a key of megabytes is refused", async () => {
+  const memory = new RateLimiterMemory({ points: 5, duration: 60, keyPrefix: "" });
   const store = new MemoryStore();
   store.init({ windowMs: 60_000 });
   const rolling = new InMemoryRateLimiter({ interval: 60_000, maxInInterval: 1 });
-  const ratelimit = new Ratelimit({ limiter: Ratelimit.slidingWindow(1, "1 d") });
-  for (const key of ["x".repeat(1_048_576), "\udfff"]) {
+  const ratelimit = new Ratelimit({ limiter: Ratelimit.slidingWindow(1, "1 d"), prefix: "" });
+  for (const key of ["x".repeat(16_383), "\udfff"]) {
     await Promise.all([memory.consume(key), store.increment(key), rolling.limit(key), ratelimit.limit(key)]);
     assert.equal((await memory.get(key)).consumedPoints, 1);
     assert.equal((await store.get(key)).totalHits, 1);
     assert.deepEqual([await rolling.limit(key), (await ratelimit.limit(key)).success], [true, false]);
+  }
+  const key = "x".repeat(10_000_000);
+  const calls = { memory: () => memory.consume(key), store: async () => store.increment(key), rolling: () => rolling.limit(key), ratelimit: () => ratelimit.limit(key) };
+  for (const [name, call] of Object.entries(calls)) {
+    await assert.rejects(call, { code: "INVALID_KEY", message: /: expected at most 16384 characters, found 10000000$/ }, name);
   }
 });
 

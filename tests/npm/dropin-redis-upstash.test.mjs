@@ -95,7 +95,7 @@ describe("dynamicLimits, 2,000 calls", () => {
 });
 
 test("two limiters share one count, and that of the library stays apart", async () => {
-  for (const make of [(type) => type.fixedWindow(50, "1 h"), (type) => type.slidingWindow(50, "1 h"), (type) => type.tokenBucket(1, "30 d", 50)]) {
+  for (const make of [(type) => type.fixedWindow(50, "30 d"), (type) => type.slidingWindow(50, "30 d"), (type) => type.tokenBucket(1, "30 d", 50)]) {
     const prefix = `shared-${prefixes++}`;
     const limiters = [[Own, io], [Own, node], [Ratelimit, client]].map(([type, redis]) =>
       new type({ redis, limiter: make(type), prefix, ephemeralCache: false, timeout: 0 }));

@@ -6,8 +6,21 @@ import { createClient } from "redis";
 
 import { startServer } from "./redis.mjs";
 
-/** A server of its own, and the clients of `ioredis` and `redis`. They end after the tests. */
+/** A `setTimeout` by which the classes wait for Redis. They give it 250 ms, which pass on a busy machine, and have no option for that. */
+export const patient = (timer) => (act, ms, ...rest) => timer(act, ms === 250 ? 30_000 : ms, ...rest);
+
+/** Lets the classes wait for Redis until the function that is returned is called. */
+export function waitForRedis() {
+  const timer = globalThis.setTimeout;
+  globalThis.setTimeout = patient(timer);
+  return () => {
+    globalThis.setTimeout = timer;
+  };
+}
+
+/** A server of its own, for which the classes wait, and the clients of `ioredis` and `redis`. They end after the tests. */
 export async function startClients(path) {
+  waitForRedis();
   const server = path === undefined ? await startServer() : { path, stop: () => {} };
   const io = new Redis({ path: server.path });
   const node = createClient({ socket: { path: server.path } }).on("error", () => {});
@@ -40,12 +53,13 @@ export function movable(t, io, pattern) {
 /** The most milliseconds that two calls took. By so much a window of one may begin before that of the other. */
 let slowestMs = 0;
 
-/** Asks both, one after the other. */
-export async function both(ask, [theirs, own]) {
+/** Asks both, one after the other; `undefined` if they have not answered until a time. */
+export async function both(ask, [theirs, own], until = Infinity) {
   const began = performance.now();
   const expected = await ask(theirs);
   const found = await ask(own);
   const tookMs = performance.now() - began;
+  if (began + tookMs > until) return undefined;
   slowestMs = Math.max(slowestMs, tookMs);
   return { expected, found, slackMs: slowestMs + tookMs + 2 };
 }
@@ -65,7 +79,14 @@ export function assertAlike({ expected, found, slackMs }, times, message) {
   assert.deepEqual(other, one, message);
 }
 
-/** Moves the clock past the ends of what began at slightly different times. `read` returns how many milliseconds each has left. */
+/**
+ * Moves the clock past the ends of what began at slightly different times. `read` returns how many milliseconds each has left. Returns
+ * until when nothing ends.
+ */
 export async function passEnds(move, read) {
-  for (const nearMs = 40 + Math.ceil(slowestMs); (await read()).some((left) => left > 0 && left < nearMs);) await move(nearMs);
+  for (const nearMs = 40 + Math.ceil(slowestMs); ;) {
+    const now = performance.now();
+    if ((await read()).every((left) => !(left > 0 && left < nearMs))) return now + nearMs;
+    await move(nearMs);
+  }
 }

@@ -117,7 +117,7 @@ app.post("/waiting", async (c) => {
   return c.json(limiter.waiting);
 });
 app.all("/limited/:name", (c, next) => {
-  const policy = { limits: [{ algorithm: "fixed_window", limit: 2, period: "1h" }], key: ["header:x-api-key"] };
+  const policy = { limits: [{ algorithm: "fixed_window", limit: 2, period: "1h", start: "first" }], key: ["header:x-api-key"] };
   return rateLimit(limiterOf(c.env, policy, { prefix: c.req.param("name") }))(c, next);
 }, (c) => c.text("served"));
 

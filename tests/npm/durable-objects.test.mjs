@@ -347,10 +347,15 @@ test("what is wrong with the arguments is told", async () => {
     { policy: { limits: [] }, calls: [] },
     { policy: { policies: { a: POLICY, b: POLICY } }, calls: [] },
     { policy: POLICY, options: { deadline: 0 }, calls: [] },
-    { policy: POLICY, calls: [["check", "a", { now: 1_700_000_000_000_000 }]] },
+    { policy: POLICY, calls: [["check", "a", { now: 1_700_000_000_000_000 }], ["check", "a", { price: 1 }], ["check", "a", { limits: [] }], ["set", "a", 1]] },
   ]);
   assert.deepEqual([bad.error.code, name.error.code, option.error.code], ["INVALID_POLICY", "UNKNOWN_POLICY", "INVALID_OPTION"]);
   assert.match(time[0].error.message, /^`now`: expected no time/);
+  assert.deepEqual(time.slice(1).map(({ error }) => error.message), [
+    "`options`: expected `cost`, found `price`",
+    "`limits`: expected no limits of a call, which need a `Limiter` in memory",
+    "`set`: needs a `Limiter`, which has all states in memory",
+  ]);
   const [none] = await server.post("/ask", [{ policy: POLICY, isWithoutObjects: true, calls: [] }]);
   assert.deepEqual([none.error.code, none.error.message], ["INVALID_OPTION", "`objects`: expected a binding of Durable Objects, such as `env.KEYS`, found undefined"]);
 });

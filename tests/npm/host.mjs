@@ -26,12 +26,11 @@ export async function startHost(policies, { listen = "127.0.0.1:0", options = []
   process.on("exit", end); // also if a test ends the process
   const address = await new Promise((resolve, reject) => {
     host.on("exit", (code) => reject(new Error(`the host ended with ${code}`)));
-    for (const output of [host.stdout, host.stderr]) {
-      createInterface({ input: output }).on("line", (line) => {
-        const found = /127\.0\.0\.1:\d+/.exec(line);
-        if (found !== null) resolve(found[0]);
-      });
-    }
+    createInterface({ input: host.stdout }).on("line", (line) => {
+      const found = /^listening on http:\/\/(127\.0\.0\.1:\d+)/.exec(line);
+      if (found !== null) resolve(found[1]);
+    });
+    host.stderr.resume();
   });
   const stop = async () => {
     end();

@@ -10,7 +10,7 @@ const source = fileURLToPath(new URL("../../crates/wasm/npm/", import.meta.url))
 /** Installs the packed tarball in a new folder, which is removed with this process. */
 export function install() {
   if (!existsSync(join(source, "dist/tidegate.wasm"))) {
-    throw new Error(`${source}dist is missing: build the package first`);
+    throw new Error(`${source}dist is missing: run \`cargo xtask build npm\` first`);
   }
   const folder = mkdtempSync(join(tmpdir(), "tidegate-npm-"));
   process.on("exit", () => rmSync(folder, { recursive: true, force: true }));

@@ -8,7 +8,7 @@ import { getRequestListener } from "@hono/node-server";
 import { Hono } from "hono";
 import Koa from "koa";
 
-import { serve } from "./frameworks.mjs";
+import { frameworks, serve } from "./frameworks.mjs";
 import { install, load } from "./installed.mjs";
 
 const require = createRequire(import.meta.url);
@@ -182,6 +182,41 @@ for (const framework of Object.keys(servers)) {
     await until(of, 1);
   });
 }
+
+for (const framework of ["express", "fastify", "fetch", "hono", "koa", "next"]) {
+  test(`${framework}: the handler says the true cost, and the last word counts`, async (t) => {
+    const of = limiter();
+    const said = { "/": [42], "/twice": [9, 3], "/nothing": [0], "/silent": [], "/back": [7] };
+    const answer = async (path, granted) => {
+      for (const units of said[path]) granted.commit(units);
+      assert.equal(charged(of) >= 1_000, true, "the estimate is reserved until the response has passed");
+      if (path === "/back") await granted.giveBack();
+      return "hello";
+    };
+    const port = await serve(t, await frameworks(folder)[framework](of, { key: () => "alice", cost: 1_000, countIf: { status: "100-599" } }, answer));
+    for (const [path, sum] of [["/", 42], ["/twice", 45], ["/nothing", 45], ["/silent", 1_045], ["/back", 1_045]]) {
+      assert.deepEqual(await ask(port, path), [200, "hello"]);
+      await until(of, sum);
+    }
+  });
+}
+
+test("the true cost of a handler is a whole number, of a request that reserves, under each limiter that does", async () => {
+  const limited = async (of, options, act) => (await rateLimit("fetch"))(of, ({ rateLimit }) => (act(rateLimit), new Response("hello")), { key: () => "alice", ...options });
+  const of = limiter();
+  const reserved = { cost: 5, countIf: { status: "100-599" } };
+  for (const wrong of [-1, 0.5, NaN, "7", undefined, 2 ** 53]) {
+    const called = await limited(of, reserved, ({ commit }) => assert.throws(() => commit(wrong), { name: "TypeError", code: "INVALID_REQUEST", message: `\`actual\`: expected a whole number from 0 to 9007199254740991, found ${String(wrong)}` }));
+    await (await called(new Request("http://x/"))).text();
+  }
+  await until(of, 30);
+  const plain = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] });
+  const without = { name: "TypeError", code: "INVALID_REQUEST", message: "`commit`: expected `actual` or `countIf` in the options of the middleware, found neither" };
+  await (await limited(plain, {}, ({ commit }) => assert.throws(() => commit(1), without)))(new Request("http://x/"));
+  const [one, other] = [limiter(), limiter()];
+  await (await (await limited([one, plain, other], reserved, ({ commit }) => commit(3)))(new Request("http://x/"))).text();
+  for (const each of [one, other]) await until(each, 3);
+});
 
 test("a client that leaves pays the estimate, or what was seen", async (t) => {
   for (const [ifUnknown, expected] of [["estimate", 1_000], ["seen", 0]]) {

@@ -34,7 +34,7 @@ expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
   onError?: (error: unknown) => void;
 }>();
 expectTypeOf<Told>().toEqualTypeOf<{ readonly headers: Admission["headers"]; readonly refusal?: Admission["refusal"] }>();
-expectTypeOf<Granted>().toEqualTypeOf<{ readonly keys: readonly string[]; readonly remaining: number; giveBack(): Promise<void> }>();
+expectTypeOf<Granted>().toEqualTypeOf<{ readonly keys: readonly string[]; readonly remaining: number; giveBack(): Promise<void>; commit(actual: number): void }>();
 expectTypeOf<LimitersOf<[one: string]>>().toEqualTypeOf<(one: string) => Limiters | Promise<Limiters>>();
 expectTypeOf<Store>().toEqualTypeOf<{
   check(key: string, options: AdmitOptions): Promise<Admission>;

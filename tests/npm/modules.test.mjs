@@ -11,9 +11,9 @@ const folder = install();
 link(folder, ["express", "express-rate-limit", "fastify", "hono", "koa"]);
 
 const { exports: exported } = JSON.parse(readFileSync(join(folder, "node_modules/tidegate/package.json"), "utf8"));
-/** All entries that Node can import: those of Workers alone have no script for it. */
+/** All entries that Node can import: those of Workers alone say what they need. */
 const ENTRIES = Object.entries(exported)
-  .filter(([name, to]) => typeof to === "object" && (to.node ?? to.default) !== undefined && name !== "./slim")
+  .filter(([name, to]) => typeof to === "object" && ![undefined, "./elsewhere.cjs"].includes(to.node ?? to.default) && name !== "./slim")
   .map(([name]) => name.replace(/^\./, "tidegate"));
 
 /** Counts what is compiled and what is instantiated; the entries are imported after this. */

@@ -186,8 +186,6 @@ test("without random numbers a lease gets no name, and a request that may be she
   const limiter = of(places);
   const suppressed = of({ algorithm: "suppression", rate: "1/s" });
   suppressed.report("a", { admitted: 7, suppressed: 0, now: NOW });
-  const fresh = of(bucket);
-  limiter.peek("a", { now: NOW }); // the first key of each limiter needs a seed
   t.mock.method(globalThis.crypto, "getRandomValues", () => { throw new Error("none"); });
   for (const call of ["acquire", "decide"]) {
     assert.throws(() => limiter[call]("a", { now: NOW }), { name: "LimiterError", code: "NO_RANDOMNESS" });
@@ -195,8 +193,22 @@ test("without random numbers a lease gets no name, and a request that may be she
   assert.equal(limiter.peek("a", { now: NOW }).remaining, 2);
   assert.equal(limiter.acquire("a", { lease: "mine", now: NOW }).allowed, true);
   for (let index = 0; index < 20; index++) assert.equal(suppressed.check("a", { cost: 1, now: NOW }).allowed, false);
-  const refused = { name: "LimiterError", code: "NO_RANDOMNESS", message: /first key: none$/ };
-  assert.throws(() => fresh.check("a", { cost: 1, now: NOW }), refused);
+});
+
+test("the hash table is seeded once it may have many keys, and keeps those that it has", (t) => {
+  const limiter = of(bucket);
+  const empty = of(bucket);
+  const keys = Array.from({ length: 63 }, (_, index) => `user:${index}`);
+  const random = t.mock.method(globalThis.crypto, "getRandomValues", () => { throw new Error("none"); });
+  const before = keys.map((key) => limiter.check(key, { cost: 1, now: NOW }).remaining);
+  const refused = { name: "LimiterError", code: "NO_RANDOMNESS", message: /many keys: none$/ };
+  for (let index = 0; index < 2; index++) assert.throws(() => limiter.check("last", { cost: 1, now: NOW }), refused);
+  const dump = limiter.dump();
+  assert.throws(() => empty.restore(dump), refused, "a dump may have many keys");
+  random.mock.restore();
+  const after = keys.map((key) => limiter.check(key, { cost: 1, now: NOW }).remaining);
+  assert.deepEqual(after, before.map((remaining) => remaining - 1));
+  assert.equal(limiter.size, 63);
 });
 
 test("a check acquires no lease, because nobody would know its name", () => {
@@ -310,6 +322,16 @@ test("calls side by side reserve their estimates, and leave what they used", () 
   }
   assert.equal(limiter.commit("a", second.id, 0, { now: NOW + 1 }).remaining, 59_500);
   assert.deepEqual(Object.keys(limiter.commit("a", "?", 7, { now: NOW + 1 })).slice(-3), ["charged", "late", "id"]);
+});
+
+test("a listed key reserves nothing, and its commit charges nothing", () => {
+  const limiter = new Limiter({ limits: [minute], reservations: {}, allow: ["good"], deny: ["bad"] });
+  for (const [key, allowed] of [["good", true], ["bad", false]]) {
+    const held = limiter.reserve(key, { cost: 5, id: "one", now: NOW });
+    assert.deepEqual([held.allowed, held.reserved, "expiresAtUs" in held, held.id], [allowed, 0, false, "one"]);
+    const { charged, late } = limiter.commit(key, "one", 5, { now: NOW });
+    assert.deepEqual([charged, late], [0, false]);
+  }
 });
 
 test("bad reservations are refused", () => {

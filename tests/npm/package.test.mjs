@@ -40,7 +40,7 @@ test("the tarball has exactly the files that are needed", () => {
     ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), 
     ...["all", "index", "redis", "toml"].flatMap((name) => [`dist/node/${name}.cjs`, `dist/node/${name}.js`]),
     "dist/node/all.cjs.map", "dist/node/all.js.map", "dist/node/command.js", "dist/redis.d.cts",
-    "durable-objects.d.ts", "dist/durable-objects.d.cts", ...["index.js", "index.js.map", "tidegate.wasm"].map((name) => `dist/durable-objects/${name}`),
+    "durable-objects.d.ts", "elsewhere.cjs", "dist/durable-objects.d.cts", ...["index.js", "index.js.map", "tidegate.wasm"].map((name) => `dist/durable-objects/${name}`),
     "dist/remote.cjs", "dist/remote.cjs.map", "dist/remote.d.cts", "dist/remote.js", "dist/remote.js.map",
     "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
     "dist/toml.d.cts", "dist/toml/browser.cjs", "dist/toml/browser.cjs.map", "dist/toml/browser.js", "dist/toml/browser.js.map",
@@ -71,6 +71,18 @@ test("the package exports the limiter, the reporter and the errors", async () =>
   assert.deepEqual(Object.values(named).map((exported) => exported.name), expected);
   assert.equal(preferred, named.Limiter);
 });
+
+for (const [by, code] of Object.entries({
+  import: "import { DurableLimiter, Keys } from 'tidegate/durable-objects'; console.log(DurableLimiter, Keys);",
+  require: "const { DurableLimiter } = require('tidegate/durable-objects');",
+  "import of the Worker": "import { Keys, Policies, tidegate } from 'tidegate/worker';",
+})) {
+  test(`an entry for Workers says in Node what it needs, by ${by}`, () => {
+    const { status, stderr } = spawnSync(process.execPath, [`--input-type=${by === "require" ? "commonjs" : "module"}`, "-e", code], { cwd: folder, encoding: "utf8" });
+    assert.equal(status, 1);
+    assert.match(stderr, /^Error: `tidegate\/durable-objects` and `tidegate\/worker` need a Cloudflare Worker, .* Elsewhere use `tidegate`, `tidegate\/redis` or `tidegate\/remote`$/m);
+  });
+}
 
 test("an error that nobody catches shows no module", () => {
   const file = join(folder, "uncaught.js");

@@ -1,12 +1,16 @@
 // A property of a prototype is never read as a field: another library or an attacker may have put it there.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 
 import { install, load } from "./installed.mjs";
 
 const folder = install();
 const { Limiter, Reporter } = await load(folder);
 const { toml } = await load(folder, "tidegate/toml");
+const { rateLimit } = await load(folder, "tidegate/fetch");
+const { MemoryStore } = await import(pathToFileURL(join(folder, "node_modules/tidegate/middleware/store.js")));
 
 const NOW = 1_700_000_000_000_000;
 const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };
@@ -125,6 +129,33 @@ test("setters on Object.prototype change no question and no answer", () => {
   // compared afterwards, because the setters would break the comparison; these errors have no lines
   for (const error of found[2]) error.forEach((field, place) => { if (field === "inherited") error[place] = undefined; });
   assert.deepEqual(found, expected);
+});
+
+test("inherited fields of what a store or a limiter answers to middleware are not read", async (t) => {
+  const inherited = { live: true, degraded: "inherited", lease: { name: "x", renewEveryUs: 1 }, reservation: { id: "x", units: 5 }, refusal: { status: 500, body: "" }, remaining: 7 };
+  t.after(() => Object.keys(inherited).forEach((name) => delete Object.prototype[name]));
+  const asked = [];
+  const noted = (name, answer) => async () => (asked.push(name), answer);
+  const store = { check: noted("check", { headers: [] }), renew: noted("renew", true), release: noted("release"), commit: noted("commit") };
+  const handler = ({ rateLimit }) => (asked.push("handled"), new Response(String(rateLimit.remaining)));
+  const onError = (error) => asked.push(error.message);
+  const limited = rateLimit(new Limiter({ ...FIVE_PER_HOUR, reservations: {} }), handler, { key: () => "a", actual: 1, store, onError });
+  const renewals = new MemoryStore({ renew: async () => ({ allowed: true }), release: async () => ({}) });
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  Object.assign(Object.prototype, inherited);
+  const response = await limited(new Request("http://x/"));
+  assert.deepEqual([response.status, await response.text()], [200, "Infinity"]);
+  assert.equal(await renewals.renew("a", "x"), false);
+  await renewals.release("a", "x");
+  t.mock.timers.tick(1_000); // a lease would be renewed
+  await new Promise(setImmediate);
+  assert.deepEqual(asked, ["check", "handled"]);
+  inherited.headers = Object.prototype.headers = [];
+  for (const [nothing, found] of [[undefined, "undefined"], [null, "null"], [{}, "an object"], [{ headers: null }, "an object"]]) {
+    store.check = async () => nothing;
+    await assert.rejects(limited(new Request("http://x/")), { name: "TypeError", message: `\`store\`: expected an answer with an array of \`headers\`, found ${found}` });
+  }
+  assert.deepEqual(asked, ["check", "handled"], "an answer without headers lets nobody pass");
 });
 
 test("an answer has no inherited fields", () => {

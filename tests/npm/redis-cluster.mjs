@@ -1,8 +1,7 @@
-// A real Redis Cluster, and a real Redis behind sentinels. Ports are free ones.
+// A real Redis Cluster, a real Redis behind sentinels, and one with a replica.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -10,18 +9,8 @@ import { createInterface } from "node:readline";
 import { Cluster, Redis } from "ioredis";
 import { createCluster } from "redis";
 
+import { onPort } from "./ports.mjs";
 import { until } from "./redis.mjs";
-
-async function freePorts(count) {
-  const servers = await Promise.all(Array.from({ length: count }, async () => {
-    const server = createServer().listen(0, "127.0.0.1");
-    await once(server, "listening");
-    return server;
-  }));
-  const ports = servers.map((server) => server.address().port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
-}
 
 process.setMaxListeners(30); // one for each server
 
@@ -29,10 +18,11 @@ async function start(parameters) {
   const server = spawn("redis-server", parameters, { stdio: ["ignore", "pipe", "inherit"] });
   process.on("exit", () => server.kill("SIGKILL")); // also if a test ends the process
   for await (const line of createInterface({ input: server.stdout })) {
-    if (/ready to accept connections|Sentinel ID is/i.test(line)) break;
+    if (!/ready to accept connections|Sentinel ID is/i.test(line)) continue;
+    server.stdout.resume();
+    return server;
   }
-  server.stdout.resume();
-  return server;
+  throw new Error(`redis-server ${parameters.join(" ")} has ended`);
 }
 
 async function stopAll(servers, folder) {
@@ -47,20 +37,18 @@ async function stopAll(servers, folder) {
 export async function startCluster({ hasReplicas = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "tidegate-cluster-"));
   const count = hasReplicas ? 6 : 3;
-  const all = await freePorts(2 * count);
-  const nodes = await Promise.all(Array.from({ length: count }, async (_, place) => {
-    const [port, bus] = [all[place], all[place + count]];
+  const nodes = await Promise.all(Array.from({ length: count }, () => onPort(async (port) => {
     const files = ["--dir", folder, "--cluster-config-file", `nodes-${port}.conf`, "--dbfilename", `${port}.rdb`, "--save", ""];
-    const cluster = ["--cluster-enabled", "yes", "--cluster-port", `${bus}`, "--cluster-node-timeout", hasReplicas ? "1000" : "15000"];
+    const cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", hasReplicas ? "3000" : "15000"];
     const server = await start(["--port", `${port}`, "--bind", "127.0.0.1", ...cluster, ...files, "--repl-diskless-sync-delay", "0"]);
-    return { port, bus, server, admin: new Redis(port, "127.0.0.1").on("error", () => {}) };
-  }));
+    return { port, server, admin: new Redis(port, "127.0.0.1").on("error", () => {}) };
+  })));
   const [first] = nodes;
   const ends = [0, 5_461, 10_923, 16_384];
   for (const [place, node] of nodes.entries()) {
     node.id = await node.admin.call("CLUSTER", "MYID");
     if (place < 3) await node.admin.call("CLUSTER", "ADDSLOTSRANGE", ends[place], ends[place + 1] - 1);
-    if (place > 0) await first.admin.call("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus);
+    if (place > 0) await first.admin.call("CLUSTER", "MEET", "127.0.0.1", node.port);
   }
   const info = async ({ admin }) => {
     const said = await admin.call("CLUSTER", "INFO");
@@ -96,10 +84,34 @@ export const clusterClients = (nodes) => ({
 /** Starts a Redis and a sentinel that names it. */
 export async function startSentinel() {
   const folder = mkdtempSync(join(tmpdir(), "tidegate-sentinel-"));
-  const [port, sentinel] = await freePorts(2);
+  const [port, server] = await onPort(async (port) => [port, await start(["--port", `${port}`, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])]);
   const file = join(folder, "sentinel.conf");
-  writeFileSync(file, `port ${sentinel}\nbind 127.0.0.1\ndir ${folder}\nsentinel monitor own 127.0.0.1 ${port} 1\n`);
-  const servers = [await start(["--port", `${port}`, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])];
-  servers.push(await start([file, "--sentinel"]));
-  return { port, sentinel, stop: () => stopAll(servers, folder) };
+  const [sentinel, watching] = await onPort(async (own) => {
+    writeFileSync(file, `port ${own}\nbind 127.0.0.1\ndir ${folder}\nsentinel monitor own 127.0.0.1 ${port} 1\n`);
+    return [own, await start([file, "--sentinel"])];
+  });
+  return { port, sentinel, stop: () => stopAll([server, watching], folder) };
+}
+
+/** Starts a Redis and a replica, which follows it. */
+export async function startReplicated() {
+  const folder = mkdtempSync(join(tmpdir(), "tidegate-replica-"));
+  const [master, replica] = await Promise.all([0, 1].map(() => onPort(async (port) => {
+    const files = ["--dir", folder, "--dbfilename", `${port}.rdb`, "--save", ""];
+    const server = await start(["--port", `${port}`, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", ...files]);
+    return { port, server, admin: new Redis(port, "127.0.0.1").on("error", () => {}) };
+  })));
+  const offset = async ({ admin }, name) => new RegExp(`\n${name}:(\\d+)`).exec(await admin.info("replication"))?.[1];
+  /** Whether the replica has received all that the master has done. */
+  replica.hasAll = async () => await offset(master, "master_repl_offset") === await offset(replica, "slave_repl_offset");
+  replica.follow = async (port) => {
+    await replica.admin.replicaof("127.0.0.1", port);
+    await until(async () => (await replica.admin.info("replication")).includes("master_link_status:up"));
+  };
+  await replica.follow(master.port);
+  const stop = async () => {
+    for (const { admin } of [master, replica]) admin.disconnect();
+    await stopAll([master.server, replica.server], folder);
+  };
+  return { master, replica, stop };
 }

@@ -39,9 +39,11 @@ process.stdin.on("data", (bytes) => {
 writeFileSync(join(folder, "asker.mjs"), ASKER);
 
 /** A process of Node that asks by this client. `ask` returns the answers to some requests; fewer once it is killed. */
-function startNode(kind) {
+function startNode(t, kind) {
   const asker = spawn(process.execPath, ["asker.mjs", kind, redis.path], { cwd: folder, stdio: ["pipe", "pipe", "inherit"] });
-  process.on("exit", () => asker.kill("SIGKILL"));
+  const kill = () => asker.kill("SIGKILL");
+  process.on("exit", kill);
+  t.after(kill);
   asker.stdin.on("error", () => {}); // it may be killed
   const answered = { text: "", isClosed: false, wake: () => {} };
   asker.stdout.on("data", (bytes) => {
@@ -59,12 +61,13 @@ function startNode(kind) {
     answered.text = answered.text.slice(count);
     return own;
   };
-  return { ask, kill: () => asker.kill("SIGKILL") };
+  return { ask, kill };
 }
 
 /** A native host, which answers in the same way. */
-async function askHost() {
-  const { url, host } = await startHost(POLICIES, { options: ["--redis", `redis+unix://${redis.path}`, "--redis-deadline", "10000"] });
+async function askHost(t) {
+  const { url, host, stop } = await startHost(POLICIES, { options: ["--redis", `redis+unix://${redis.path}`, "--redis-deadline", "10000"] });
+  t.after(stop);
   const body = JSON.stringify({ policy: "shared", key: "user:42" });
   const headers = { authorization: "Bearer secret", "content-type": "application/json" };
   const check = async () => {
@@ -76,8 +79,8 @@ async function askHost() {
   return { ask, kill: () => host.kill("SIGKILL") };
 }
 
-test("three processes share one limit, and the grants of all stay within it when two are killed", async () => {
-  const alive = { ioredis: startNode("ioredis"), redis: startNode("redis"), host: await askHost() };
+test("three processes share one limit, and the grants of all stay within it when two are killed", async (t) => {
+  const alive = { ioredis: startNode(t, "ioredis"), redis: startNode(t, "redis"), host: await askHost(t) };
   const granted = { ioredis: 0, redis: 0, host: 0 };
   const killed = { 30: "redis", 50: "host" };
   for (let round = 0, refused = 0; refused < AT_ONCE; round++) {
@@ -93,7 +96,6 @@ test("three processes share one limit, and the grants of all stay within it when
       if (name === "ioredis") refused = answers.split("0").length - 1;
     }
   }
-  alive.ioredis.kill();
   const total = granted.ioredis + granted.redis + granted.host;
   assert.ok(granted.redis >= 30 * AT_ONCE && granted.host >= 50 * AT_ONCE, JSON.stringify(granted));
   assert.ok(total <= LIMIT, `${total} of ${LIMIT}: ${JSON.stringify(granted)}`);

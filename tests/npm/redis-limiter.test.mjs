@@ -33,9 +33,9 @@ const bucket = { algorithm: "token_bucket", name: "burst", capacity: 3, rate: "3
 const minute = { algorithm: "fixed_window", name: "minute", limit: 5, period: "1m" };
 const places = { algorithm: "concurrency", capacity: 2, time_to_live: "10s" };
 
-/** A limiter whose names in Redis no other test uses. */
+/** A limiter that waits for Redis, and whose names in it no other test uses. */
 let count = 0;
-const of = (policy, { client = io, ...options } = {}) => new RedisLimiter(policy, client, { prefix: `test-${count++}:`, ...options });
+const of = (policy, { client = io, ...options } = {}) => new RedisLimiter(policy, client, { prefix: `test-${count++}:`, deadline: "10s", ...options });
 
 test("the entry exports the limiter and the errors", () => {
   assert.deepEqual(Object.keys(errors).sort(), ["ArgumentError", "FullError", "LimiterError", "PolicyError", "default"].sort());
@@ -45,7 +45,7 @@ test("the entry exports the limiter and the errors", () => {
 for (const [name, vector] of Object.entries(readVectors())) {
   test(`${name}: ${vector.about}`, async () => {
     const prefix = `vector-${name}:`;
-    const limiter = new RedisLimiter({ policies: { [name]: vector.policy } }, CLIENTS[count++ % 2], { prefix });
+    const limiter = of({ policies: { [name]: vector.policy } }, { client: CLIENTS[count % 2], prefix });
     assert.ok(await replayByPromises(limiter, name, vector) > 0);
     await limiter.close();
     const names = await io.keys(`${prefix}*`);
@@ -94,7 +94,7 @@ for (const [name, policy] of Object.entries(POLICIES)) {
     test(`${name}, by ${by}: 400 calls are answered as in memory`, async () => {
       const expected = new Limiter(policy);
       const prefix = `random-${count++}:`;
-      const each = clients.map((client) => new RedisLimiter(policy, client, { prefix }));
+      const each = clients.map((client) => of(policy, { client, prefix }));
       const pick = random(name.length);
       const codes = new Set();
       for (let step = 0, now = NOW; step < 400; step++, now += pick(3) * SECOND) {
@@ -143,9 +143,19 @@ test("what throws in memory rejects here, with the same error", async () => {
     if (!/`price`|`now`$/.test(message)) assert.equal(message, wanted.message);
   }
   const { message } = await outcome(() => found.check("a", { limits: [bucket] }));
-  assert.equal(message, "`options`: expected `cost` or `now`, found `limits`");
+  assert.equal(message, "`limits`: expected no limits of a call, which need a `Limiter` in memory");
+  for (const name of ["set", "resetAll", "dump", "restore", "update", "limited", "sweep", "free"]) {
+    assert.throws(() => found[name]("a", 1), { code: "INVALID_REQUEST", message: `\`${name}\`: needs a \`Limiter\`, which has all states in memory` });
+  }
   const leases = of({ limits: [places] });
   await assert.rejects(leases.check("a"), { code: "NEEDS_LEASE" });
+});
+
+test("a getter of a time is read once", async () => {
+  let reads = 0;
+  const once = { get now() { return reads++ === 0 ? 1_700_000_000_000_000 : undefined; } };
+  assert.equal((await of({ limits: [bucket] }).check("once", once)).allowed, true);
+  assert.equal(reads, 1);
 });
 
 test("the constructor refuses what is no policy, no client and no option", () => {
@@ -163,7 +173,7 @@ test("the constructor refuses what is no policy, no client and no option", () =>
 });
 
 test("a policy file in TOML has the names that a host has in Redis", async () => {
-  const file = '[policies.login]\nlimits = [{ algorithm = "fixed_window", limit = 1, period = "1h" }]\n';
+  const file = '[policies.login]\nlimits = [{ algorithm = "fixed_window", limit = 1, period = "36500d" }]\n';
   const limiter = of(toml(file), { prefix: "host:" });
   assert.deepEqual([(await limiter.check("a")).allowed, (await limiter.check("a")).allowed], [true, false]);
   const [name, ...others] = await io.keys("host:*");
@@ -174,9 +184,9 @@ test("a policy file in TOML has the names that a host has in Redis", async () =>
 test("a pool of clients, and a client with a prefix of its own", async () => {
   const pool = await createClientPool({ socket: { path: redis.path } }).connect();
   const prefixed = new Redis({ path: redis.path, keyPrefix: "own:" });
-  const policy = { limits: [{ ...minute, period: "1h", depth: 0 }, { ...bucket, rate: "3/h" }] };
-  const one = new RedisLimiter(policy, pool, { prefix: "own:pool:" });
-  const other = new RedisLimiter(policy, prefixed, { prefix: "pool:" });
+  const policy = { limits: [{ ...minute, period: "36500d", depth: 0 }, { ...bucket, rate: "3/h" }] };
+  const one = of(policy, { client: pool, prefix: "own:pool:" });
+  const other = of(policy, { client: prefixed, prefix: "pool:" });
   for (const [limiter, remaining] of [[one, 2], [other, 1], [one, 0]]) assert.equal((await limiter.check("a")).remaining, remaining);
   await Promise.all([one.close(), other.close()]);
   pool.destroy();
@@ -184,7 +194,7 @@ test("a pool of clients, and a client with a prefix of its own", async () => {
 });
 
 test("calls that begin together share a call to Redis", async () => {
-  const limiter = of({ limits: [{ ...minute, limit: 1_000 }] });
+  const limiter = of({ limits: [{ ...minute, limit: 1_000, start: "first" }] });
   await limiter.check("a");
   const calls = async () => Number(/calls=(\d+)/.exec(/cmdstat_evalsha:(.*)/.exec(await io.info("commandstats"))[1])[1]);
   const before = await calls();
@@ -211,7 +221,7 @@ test("a grant gives units and its lease back", async () => {
 });
 
 test("a limiter that is closed answers what it was asked before, and nothing after", async () => {
-  const limiter = of({ limits: [minute] });
+  const limiter = of({ limits: [{ ...minute, start: "first" }] });
   const asked = [limiter.check("a"), limiter.check("a")];
   assert.equal(limiter.waiting, 2);
   const closed = limiter.close();

@@ -26,7 +26,7 @@ const FILE = `
 trusted_proxies = ["127.0.0.0/8"]
 [policies.api]
 key = ["header:x-api-key", ["cookie:sid", "ip"], "query:token"]
-limits = [{ algorithm = "fixed_window", limit = 3, period = "1h" }, { algorithm = "sliding_log", rates = ["4/m"] }]
+limits = [{ algorithm = "fixed_window", limit = 3, period = "1h", start = "first" }, { algorithm = "sliding_log", rates = ["4/m"] }]
 deny = ["header:x-api-key:mallory"]
 
 [policies.jobs]
@@ -35,7 +35,7 @@ limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "30s" }]
 
 [policies.tokens]
 key = ["header:x-api-key"]
-limits = [{ algorithm = "fixed_window", limit = 9, period = "1h" }]
+limits = [{ algorithm = "fixed_window", limit = 9, period = "1h", start = "first" }]
 reservations = {}
 `;
 

@@ -29,16 +29,15 @@ function counted(client) {
   return own;
 }
 
-/** The prefix of names in Redis that no other test uses. */
+/** The options of a limiter that waits for Redis, and whose names in it no other test uses. */
 let count = 0;
-const prefix = () => `modes-${count++}:`;
+const options = () => ({ prefix: `modes-${count++}:`, deadline: "10s" });
 
 const window = { algorithm: "fixed_window", limit: 1, period: "1h", start: "first" };
 
 test("a refusal that is known costs no command, until this limiter gives something back", async () => {
   const own = counted(client);
-  const options = { prefix: prefix() };
-  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, own, options);
+  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, own, options());
   assert.equal((await limiter.check("a")).allowed, true);
   const first = await limiter.check("a");
   const before = own.commands;
@@ -51,31 +50,43 @@ test("a refusal that is known costs no command, until this limiter gives somethi
   await limiter.reset("a");
   assert.equal((await limiter.check("a")).allowed, true);
   const strict = counted(client);
-  const asks = new RedisLimiter({ limits: [window] }, strict, { prefix: prefix() });
+  const asks = new RedisLimiter({ limits: [window] }, strict, options());
   for (let round = 0; round < 5; round++) await asks.check("a");
   assert.ok(strict.commands >= 5, "without `remember` each refusal asks");
   await Promise.all([limiter.close(), asks.close()]);
 });
 
-test("a loop of checks whose answers need no command lets the rest of the program go on", async () => {
-  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, client, { prefix: prefix() });
-  await limiter.check("a");
-  await limiter.check("a");
-  let [hasTurned, checks] = [false, 0];
-  setImmediate(() => {
-    hasTurned = true;
-  });
-  while (!hasTurned && checks < 10_000) {
+for (const loops of [1, 100]) {
+  test(`${loops} loops of checks whose answers need no command let the rest of the program go on`, async () => {
+    const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, client, options());
     await limiter.check("a");
-    checks++;
-  }
-  assert.ok(hasTurned, `${checks} checks in one turn of the event loop`);
+    await limiter.check("a");
+    let [turnedAfter, checks] = [Infinity, 0];
+    setImmediate(() => {
+      turnedAfter = checks;
+    });
+    const loop = async () => {
+      for (; turnedAfter === Infinity && checks < 10_000; checks++) await limiter.check("a");
+    };
+    await Promise.all(Array.from({ length: loops }, loop));
+    assert.ok(turnedAfter < 2_000, `${turnedAfter} checks in one turn of the event loop`);
+    await limiter.close();
+  });
+}
+
+test("a limiter that closes gives the answers that wait for the event loop first", async () => {
+  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, client, options());
+  await limiter.check("a");
+  await limiter.check("a");
+  let answers = 0;
+  for (let checks = 0; checks < 3_000; checks++) void limiter.check("a").then(() => answers++);
   await limiter.close();
+  assert.equal(answers, 3_000);
 });
 
 test("what is given a time is always asked", async () => {
   const own = counted(client);
-  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, own, { prefix: prefix() });
+  const limiter = new RedisLimiter({ limits: [window], remember: "10m" }, own, options());
   const now = 1_700_000_000_000_000;
   for (let round = 0; round < 3; round++) await limiter.check("a", { now });
   const before = own.commands;
@@ -86,9 +97,9 @@ test("what is given a time is always asked", async () => {
 const LENT = { limits: [{ algorithm: "token_bucket", capacity: 2_000, rate: "1/30d" }], local: { most: 50, time: "1h" } };
 
 test("units are lent: two limiters grant the capacity and no more, by few commands, and what is left goes back", async () => {
-  const options = { prefix: prefix() };
+  const shared = options();
   const clients = [counted(client), counted(client)];
-  const [one, other] = clients.map((client) => new RedisLimiter(LENT, client, options));
+  const [one, other] = clients.map((client) => new RedisLimiter(LENT, client, shared));
   let granted = 0;
   for (let round = 0; round < 700; round++) {
     for (const limiter of [one, other]) granted += Number((await limiter.check("a")).allowed);
@@ -110,21 +121,22 @@ const ASKER = `
 import { Redis } from "ioredis";
 import { RedisLimiter } from "tidegate/redis";
 const [policy, path, prefix] = process.argv.slice(2);
-const limiter = new RedisLimiter(JSON.parse(policy), new Redis({ path }), { prefix, deadline: "5s" });
+const limiter = new RedisLimiter(JSON.parse(policy), new Redis({ path }), { prefix, deadline: "10s" });
 for (;;) {
   const { allowed } = await limiter.check("a");
   await new Promise((resolve) => process.stdout.write(allowed ? "1" : "0", resolve));
 }
 `;
 
-test("a process that is killed loses the units that it holds, and nothing is granted twice", async () => {
+test("a process that is killed loses the units that it holds, and nothing is granted twice", async (t) => {
   writeFileSync(join(folder, "asker.mjs"), ASKER);
-  const own = prefix();
+  const own = options();
   const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info("commandstats"))?.[1] ?? 0);
   const before = await calls();
   let granted = 0;
   for (let killed = 0; killed < 3; killed++) {
-    const asker = spawn(process.execPath, ["asker.mjs", JSON.stringify(LENT), redis.path, own], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+    const asker = spawn(process.execPath, ["asker.mjs", JSON.stringify(LENT), redis.path, own.prefix], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+    t.after(() => asker.kill("SIGKILL"));
     let seen = 0;
     for await (const bytes of asker.stdout) {
       granted += bytes.toString().split("1").length - 1;
@@ -132,7 +144,7 @@ test("a process that is killed loses the units that it holds, and nothing is gra
       if (seen >= 200) asker.kill("SIGKILL");
     }
   }
-  const limiter = new RedisLimiter(LENT, client, { prefix: own });
+  const limiter = new RedisLimiter(LENT, client, own);
   const { remaining } = await limiter.peek("a");
   assert.ok(granted >= 600, `${granted}`);
   const made = await calls() - before;

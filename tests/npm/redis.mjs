@@ -10,11 +10,13 @@ import { createInterface } from "node:readline";
 /** Starts a server that lives until `stop` is called, by default at a new path. */
 export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidegate-redis-")), "redis.sock")) {
   const server = spawn("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""], { stdio: ["ignore", "pipe", "inherit"] });
-  process.on("exit", () => server.kill("SIGKILL")); // also if a test ends the process
+  const kill = () => server.kill("SIGKILL");
+  process.on("exit", kill); // also if a test ends the process
   for await (const line of createInterface({ input: server.stdout })) if (line.includes("ready to accept connections")) break;
   server.stdout.resume();
   const stop = async () => {
-    server.kill("SIGKILL");
+    kill();
+    process.off("exit", kill);
     if (server.exitCode === null && server.signalCode === null) await once(server, "exit");
     rmSync(dirname(path), { recursive: true, force: true });
   };

@@ -46,6 +46,8 @@ limiter.block("a", 60_000);
 expectTypeOf(limiter.renew("a", "lease", { count: 1, signal })).toEqualTypeOf<Promise<HeldAnswer>>();
 expectTypeOf(limiter.release("a", "lease", { signal })).toEqualTypeOf<Promise<HeldAnswer>>();
 expectTypeOf(limiter.budget("a", "lease", { wants: 1 })).toEqualTypeOf<Promise<HeldAnswer>>();
+// @ts-expect-error: `left` needs `grantedAtUs`
+limiter.budget("a", "lease", { wants: 1, left: 2 });
 expectTypeOf(limiter.report("a", { admitted: 1, suppressed: 0 })).toEqualTypeOf<Promise<Answer>>();
 expectTypeOf(limiter.reserve("a", { cost: 2, timeToLive: "1m", ...once })).toEqualTypeOf<Promise<Reservation>>();
 expectTypeOf(limiter.commit("a", "id", 1, { signal })).toEqualTypeOf<Promise<Committed>>();

@@ -25,6 +25,13 @@ reservations = {}
 after(() => host.stop());
 const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "admin", deadline: "30s", ...options });
 
+/** Of a promise that no timer of the library may settle: those are mocked. */
+const { setTimeout: realTimeout } = globalThis;
+const unaided = (promise) => new Promise((resolve, reject) => {
+  const late = realTimeout(reject, 30_000, new Error("not without a timer"));
+  promise.then(resolve, reject).finally(() => clearTimeout(late));
+});
+
 /** Lets the event loop turn until what has come was read. */
 async function settled() {
   for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
@@ -34,7 +41,8 @@ test("requests on a key are granted one after another, in their order, at the ra
   await assertOneAfterAnother(of("fast"));
 });
 
-test("units that this limiter gives back wake the first request that waits", async () => {
+test("units that this limiter gives back wake the first request that waits", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
   for (const [name, wake] of Object.entries({
     refund: (limiter, _, key) => limiter.refund(key, 1), reset: (limiter, _, key) => limiter.reset(key), grant: (_, grant) => grant.refund(),
     giveBack: (limiter, { atUs }, key) => limiter.giveBack(key, { headers: [], grant: { atUs, units: 1 } }),
@@ -44,7 +52,7 @@ test("units that this limiter gives back wake the first request that waits", asy
     const waited = limiter.waitFor(name, { cost: 1 });
     await waiting(limiter, 1);
     await wake(limiter, grant, name);
-    const next = await waited;
+    const next = await unaided(waited);
     assert.equal(next.allowed, true, name);
     assert.equal(await next.refund(), 1);
   }
@@ -53,12 +61,26 @@ test("units that this limiter gives back wake the first request that waits", asy
   const lease = jobs.waitFor("a");
   await waiting(jobs, 1);
   await held.release();
-  assert.match((await lease).lease, /^[0-9a-f]{16,}$/);
+  assert.match((await unaided(lease)).lease, /^[0-9a-f]{16,}$/);
   const { id } = await tokens.reserve("a");
   const unit = tokens.waitFor("a");
   await waiting(tokens, 1);
   await tokens.commit("a", id, 0);
-  assert.equal((await unit).allowed, true);
+  assert.equal((await unaided(unit)).allowed, true);
+  const network = of("one");
+  await network.check("ip:2001:db8::1", { cost: 1 });
+  const neighbour = network.waitFor("ip:2001:db8::1");
+  await waiting(network, 1);
+  await network.refund("ip:2001:db8::2", 1);
+  assert.equal((await unaided(neighbour)).allowed, true, "addresses of a network are one key");
+});
+
+test("a field of a prototype says nothing of a refusal", async (t) => {
+  const limiter = of("fast");
+  await limiter.check("prototype");
+  t.after(() => { delete Object.prototype.denied; });
+  Object.prototype.denied = true;
+  assert.equal((await limiter.waitFor("prototype")).allowed, true);
 });
 
 test("units that others give back are seen after a second", async (t) => {

@@ -1,6 +1,8 @@
 // The limiter that asks a server answers as the limiter in memory does, in front of a real host.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { after, test } from "node:test";
 
@@ -175,10 +177,12 @@ test("what throws in memory rejects here, with the same code", async () => {
     assert.deepEqual(await outcome(() => call(found)), wanted, `${call}`);
   }
   for (const [options, expected] of [
-    [{ now: 1 }, "`cost`, `signal` or `idempotencyKey`, found `now`"], [{ limits: [] }, "`cost`, `signal` or `idempotencyKey`, found `limits`"],
+    [{ now: 1 }, "`options`: expected `cost`, `signal` or `idempotencyKey`, found `now`"],
+    [{ limits: [] }, "`limits`: expected no limits of a call, which need a `Limiter` in memory"],
   ]) {
-    await assert.rejects(found.check("a", options), { code: "INVALID_REQUEST", message: `\`options\`: expected ${expected}` });
+    await assert.rejects(found.check("a", options), { code: "INVALID_REQUEST", message: expected });
   }
+  assert.throws(() => found.resetAll(), { code: "INVALID_REQUEST", message: /^`resetAll`: needs a `Limiter`/ });
   await assert.rejects(of("none").check("a"), { name: "PolicyError", code: "UNKNOWN_POLICY", message: /^`policy`: expected one of .*; found "none"$/ });
   for (const token of [undefined, "wrong"]) {
     await assert.rejects(of("open", { token }).check("a"), { name: "LimiterError", code: "UNAUTHORIZED" });
@@ -298,6 +302,14 @@ test("a grant gives units and its lease back", async () => {
   assert.deepEqual([refused.allowed, await refused.refund(), await refused.release()], [false, 0, false]);
 });
 
+test("a grant keeps what a call that is refused did not give back", async () => {
+  const grant = await of("leases").decide("kept", { cost: 50 });
+  await assert.rejects(grant.release({ nope: 1 }), { code: "INVALID_REQUEST" });
+  assert.equal(await grant.release(), true);
+  await assert.rejects(grant.refund(20, { idempotencyKey: "of a policy without `idempotency`" }), { code: "INVALID_REQUEST" });
+  assert.equal(await grant.refund(), 50);
+});
+
 test("a grant gets back its own units alone, and once if its repeat is known", async () => {
   const { sent, fetch } = noting();
   const [logged, bucket] = [of("log"), of("bucket", { fetch })];
@@ -342,6 +354,21 @@ test("a limiter that is closed answers what it was asked before, and nothing aft
   assert.equal(limiter.waiting, 0);
   assert.deepEqual((await Promise.all(asked)).map(({ allowed }) => allowed), [true, true, true]);
   await limiter.close();
+});
+
+test("calls one after another keep their connection", async (t) => {
+  let connections = 0;
+  const proxy = createServer((socket) => {
+    connections++;
+    const target = connect(Number(host.address.split(":")[1]), "127.0.0.1");
+    for (const each of [socket, target]) each.on("error", () => {});
+    socket.pipe(target).pipe(socket);
+  }).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  t.after(() => proxy.close());
+  const limiter = of("open", { url: `http://127.0.0.1:${proxy.address().port}` });
+  for (let call = 0; call < 20; call++) assert.equal((await limiter.check("kept")).remaining, 999 - call);
+  assert.ok(connections <= 3, `${connections} connections`); // a client may open a second one while the first one ends an answer
 });
 
 test("a URL may have a path, and slashes at its end", async () => {

@@ -63,7 +63,7 @@ function job() {
 let prefixes = 0;
 const LIMITERS = {
   "in memory": (policy) => new Limiter(policy),
-  "on Redis": (policy) => new RedisLimiter(policy, client, { prefix: `running-${prefixes++}:` }),
+  "on Redis": (policy) => new RedisLimiter(policy, client, { prefix: `running-${prefixes++}:`, deadline: "30s" }),
 };
 
 /** Waits for what takes some turns of the event loop, as a call to Redis does. */

@@ -119,6 +119,18 @@ test("each limiter may have a key and a store of its own", async () => {
   assert.equal(byAddress.peek(address).remaining, 2);
 });
 
+test("an option of a prototype is none", async (t) => {
+  const inherited = { key: () => "attacker", store: new MemoryStore(of("by_address")), cost: 2, actual: () => 1 };
+  t.after(() => Object.keys(inherited).forEach((name) => delete Object.prototype[name]));
+  Object.assign(Object.prototype, inherited);
+  const limited = rateLimit([of("by_key"), of("by_address")], hello, { ip });
+  for (const user of ["alice", "bob"]) {
+    const { status, headers } = await limited(request({ "x-api-key": user }));
+    assert.equal(status, 200, user);
+    assert.match(headers.get("ratelimit"), /^"by_key\/burst";r=0;/);
+  }
+});
+
 test("a store that fails gives the earlier ones back, and a failed undo changes no answer", async () => {
   const [byAddress, byKey] = both();
   const fails = async () => { throw new Error("away"); };

@@ -179,7 +179,7 @@ limiter.waitFor("key", { now: 5 });
 limiter.renew("key");
 // @ts-expect-error the units are needed
 limiter.refund("key");
-// @ts-expect-error what is left was granted at some time
+// @ts-expect-error `left` needs `grantedAtUs`
 limiter.budget("key", "node", { wants: 5, left: 2 });
 // @ts-expect-error a span is needed
 limiter.block("key");

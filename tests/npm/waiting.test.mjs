@@ -90,6 +90,20 @@ test("at a capacity of 1 the rate is reached, however late the timers are", asyn
   for (const [place, [, at]] of granted.entries()) assert.ok(at >= place * 20 && at < place * 20 + 20, `${place}: ${at}`);
 });
 
+test("at a capacity of 1 the rate is reached with the default jitter", async (t) => {
+  const timers = mocked(t);
+  const limiter = new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 1, rate: "50/s" }] });
+  const granted = [];
+  for (let place = 0; place <= 100; place++) limiter.waitFor("a").then(({ atUs }) => granted.push([atUs - START * 1000, Date.now() - START]));
+  await settled();
+  for (let ms = 0; ms < 2_003; ms++) {
+    timers.tick(1);
+    await settled();
+  }
+  assert.equal(granted.length, 101, "50 a second for 2 s, and the first one");
+  for (const [place, [at, seenMs]] of granted.entries()) assert.ok(at === place * 20_000 && seenMs <= place * 20 + 3, `${place}: ${at} us, seen at ${seenMs} ms`);
+});
+
 test("a timer that is very late grants nothing that the time before has lost", async (t) => {
   const timers = mocked(t);
   const limiter = new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 1, rate: "1/s" }] });

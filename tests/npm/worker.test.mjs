@@ -99,6 +99,18 @@ test("the template deploys no policy file that is wrong", () => {
   }
 });
 
+test("the template pins a wrangler and a Node that fit each other, and a date that both know", () => {
+  const read = (file) => JSON.parse(readFileSync(file, "utf8"));
+  const ours = fileURLToPath(new URL("../../", import.meta.url));
+  const [template, wrangler, workerd] = [
+    join(installed, "template/package.json"), join(ours, "node_modules/wrangler/package.json"), join(ours, "node_modules/workerd/package.json"),
+  ].map(read);
+  assert.equal(template.devDependencies.wrangler, wrangler.version, "the one that the tests use");
+  assert.equal(`${template.engines.node}.0`, wrangler.engines.node);
+  const [, date] = /^compatibility_date = "(\d{4}-\d\d-\d\d)"$/m.exec(readFileSync(join(installed, "template/wrangler.toml"), "utf8"));
+  assert.ok(date.replaceAll("-", "") <= workerd.version.split(".")[1], `${date}, and workerd ${workerd.version}`);
+});
+
 test("the docs show the template", () => {
   const [, code] = readFileSync(join(installed, "template/worker.js"), "utf8").split(/^\/\/.*\n/);
   const page = readFileSync(new URL("../../docs/operations.md", import.meta.url), "utf8");

@@ -16,8 +16,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
+use std::panic::{catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::UNIX_EPOCH;
 
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
@@ -82,7 +84,7 @@ fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
     assert_eq!(run_blocks("docs/policies.md"), 13);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
-    assert_eq!(rows.len(), 32);
+    assert_eq!(rows.len(), 33);
     for [fragment, message] in rows.iter().filter_map(|row| row.first_chunk()) {
         let (limits, rest) = match fragment {
             limit if limit.starts_with('{') => (limit.as_str(), ""),
@@ -177,8 +179,18 @@ fn every_command_and_option_exists() {
     assert!(used > 20, "{used}");
 }
 
-/// Runs the marked blocks of a document in their order, and returns how many there are.
+/// Runs the marked blocks of a document in their order, and returns how many there are. Blocks that fail are run once more if a window
+/// of the documents' policies ended meanwhile.
 fn run_blocks(document: &str) -> usize {
+    let windows = || UNIX_EPOCH.elapsed().unwrap().as_secs() / (15 * 60);
+    let began = windows();
+    catch_unwind(|| run_each_block(document)).unwrap_or_else(|failed| match windows() == began {
+        true => resume_unwind(failed),
+        false => run_each_block(document),
+    })
+}
+
+fn run_each_block(document: &str) -> usize {
     let text = read(document);
     let folder = Folder::new();
     let server = Server::start(&folder);

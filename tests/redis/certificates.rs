@@ -2,14 +2,13 @@
 
 use std::env;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
-use tidegate::local::RedisServer;
+use tidegate::local::{RedisServer, at_a_port};
 use tidegate::store::{RedisClientFiles, RedisTls};
 
 /// The years until which certificates may be used.
@@ -77,9 +76,8 @@ impl Authority {
             Demand::Certificate => "yes",
             Demand::Nothing => "no",
         };
-        let start = || {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let port = (free - 10_000).to_string(); // a node of a Cluster also needs the free one
+        let start = |port: u16| {
+            let port = port.to_string();
             let own = [
                 "--bind",
                 "127.0.0.1",
@@ -97,8 +95,7 @@ impl Authority {
             let server = RedisServer::start_with([&own[..], more].concat());
             server.map(|server| (server, format!("rediss://127.0.0.1:{port}")))
         };
-        // another process may have taken a port in the meantime
-        Some((0..5).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap()))
+        Some(at_a_port(start).unwrap())
     }
 }
 

@@ -1,10 +1,12 @@
 //! The clocks of the hosts and of Redis differ, and requests wait.
 
+use std::time::Duration;
+
 use tidegate::gate::{Micros, Timestamp, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
 
-use super::{ask, on, policy, record, store};
+use super::{ask, on, policy, record, store, within};
 
 const WINDOW: u64 = 10_000_000;
 
@@ -36,7 +38,7 @@ async fn a_request_that_waited_longer_than_the_period_does_not_turn_the_clock_ba
     let policy = policy("{ algorithm = 'token_bucket', capacity = 5, rate = '5/s' }");
     assert!(store(&server).operate(&on(&policy, "k"), NOW, 5).await.unwrap().decision.is_allowed());
     // another host was stopped for 3 s with a request in its queue
-    let options = RedisOptions { clock: Some(|| NOW), ..RedisOptions::default() };
+    let options = RedisOptions { clock: Some(|| NOW), ..within(Duration::from_secs(10)) };
     let stopped = Redis::new(server.url(), options).unwrap();
     let asked_at = Timestamp(NOW.0 - 3_000_000);
     let late = stopped.operate(&on(&policy, "k"), asked_at, 1).await.unwrap();

@@ -8,15 +8,12 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, ask, on, policy, process_id, signal, store, within};
+use super::{MARGIN, NOW, ask, on, policy, process_id, signal, store, within};
 
 const LIMIT: u64 = 500;
 
 /// A caller waits for at most this many deadlines: one, or two if the connection breaks while it waits.
 const MOST_DEADLINES: u32 = 2;
-
-/// How late a busy machine may be.
-const MARGIN: Duration = Duration::from_secs(5);
 
 fn window(limit: u64) -> Arc<Policy> {
     policy(&format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '365d' }}"))

@@ -30,7 +30,12 @@ use tidegate::gate::{
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
+use self::connection::errors_until_it_decides;
+
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+/// How late a busy machine may be.
+const MARGIN: Duration = Duration::from_secs(5);
 
 fn policy(limits: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", &format!("limits = [{limits}]")).unwrap())
@@ -299,10 +304,9 @@ async fn an_outage_gives_errors_in_time_and_ends_when_redis_is_back() {
 #[tokio::test]
 async fn a_caller_does_not_wait_for_a_redis_that_does_not_answer() {
     let server = RedisServer::start().unwrap();
-    let deadline = Duration::from_millis(50);
-    let options = RedisOptions { deadline, ..RedisOptions::default() };
+    let options = within(Duration::from_secs(1));
     let (store, policy) = (Redis::new(server.url(), options).unwrap(), bucket());
-    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
+    errors_until_it_decides(&store, &policy).await; // a busy machine may connect late
     let _: () = ask(&server, &[b"CLIENT", b"PAUSE", b"60000", b"ALL"]).await;
     let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
     assert!(matches!(error, StoreError::Redis(_) | StoreError::Deadline { .. }), "{error}");

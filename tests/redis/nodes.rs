@@ -23,7 +23,7 @@ fn policy(nodes: &str) -> Arc<Policy> {
 }
 
 /// The number of calls of the script since the last `CONFIG RESETSTAT`.
-async fn calls(server: &RedisServer) -> u64 {
+pub(super) async fn calls(server: &RedisServer) -> u64 {
     let told: String = ask(server, &[b"INFO", b"commandstats"]).await;
     let mut calls = told.lines().filter_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     calls.next().map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())

@@ -1,7 +1,10 @@
 //! Processes of `tidegate serve` under `on_error = "local"` while Redis is away: what they grant in all, beside the bound that
 //! docs/modes.md states, and what Redis knows of it afterwards.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,13 +15,15 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tempfile::TempDir;
 use tidegate::clock;
-use tidegate::gate::Policy;
+use tidegate::gate::{Policy, blob};
 use tidegate::local::RedisServer;
-use tidegate::store::{Redis, RedisOptions};
+use tidegate::store::{Redis, RedisOptions, StoreError};
 use tidegate_tests::{Api, HostProcess};
 
+use super::connection::{REPLACED_AFTER, wait};
 use super::load::holds;
-use super::{NOW, on, process_id, signal, within};
+use super::nodes::calls;
+use super::{MARGIN, NOW, ask, on, process_id, record, signal, store, within};
 
 const HOSTS: usize = 8;
 const CAPACITY: u64 = 200;
@@ -49,7 +54,11 @@ impl Host {
     fn start(redis: &RedisServer, folder: &TempDir) -> Self {
         let deadline = DEADLINE.as_millis().to_string();
         let arguments = ["--redis", redis.url(), "--redis-deadline", &deadline];
-        let process = HostProcess::start(folder.path(), &arguments, Stdio::null()).unwrap();
+        Self::logging(folder.path(), &arguments, Stdio::null())
+    }
+
+    fn logging(folder: &Path, arguments: &[&str], log: impl Into<Stdio>) -> Self {
+        let process = HostProcess::start(folder, arguments, log).unwrap();
         let api = Api::new(process.url(), None);
         Self { _process: process, api }
     }
@@ -93,19 +102,8 @@ impl World {
         let redis = RedisServer::start().unwrap();
         let hosts: Vec<_> = (0..HOSTS).map(|_| Host::start(&redis, &folder)).collect();
         let world = Self { redis, hosts, _folder: folder };
-        world.until(|host| host.metric("tidegate_hosts") == HOSTS as u64);
+        until(&world.hosts, |host| host.metric("tidegate_hosts") == HOSTS as u64);
         world
-    }
-
-    /// Waits until this holds for each host.
-    fn until(&self, holds: impl Fn(&Host) -> bool) {
-        let began = Instant::now();
-        for host in &self.hosts {
-            while !holds(host) {
-                assert!(began.elapsed() < GIVE_UP_AFTER);
-                thread::yield_now();
-            }
-        }
     }
 
     /// All hosts do this at once.
@@ -114,6 +112,17 @@ impl World {
             let acts: Vec<_> = self.hosts.iter().map(|host| scope.spawn(|| act(host))).collect();
             acts.into_iter().map(|act| act.join().unwrap()).collect()
         })
+    }
+}
+
+/// Waits until this holds for each host.
+fn until(hosts: &[Host], holds: impl Fn(&Host) -> bool) {
+    let began = Instant::now();
+    for host in hosts {
+        while !holds(host) {
+            assert!(began.elapsed() < GIVE_UP_AFTER);
+            thread::yield_now();
+        }
     }
 }
 
@@ -136,14 +145,14 @@ fn hosts_share_what_was_left_and_redis_learns_what_they_granted() {
         assert!(passes(&answer) && is_degraded(&answer), "{answer}");
         asked.elapsed()
     });
-    assert!(first.iter().all(|took| *took < 2 * DEADLINE), "{first:?}");
+    assert!(first.iter().all(|took| *took < 2 * DEADLINE + MARGIN), "{first:?}");
     let next = world.each(|host| {
         let asked = Instant::now();
         assert!((0..9).all(|_| passes(&host.check("window", 1))));
         asked.elapsed()
     });
     println!("the first answers took {first:?}, the nine after them {next:?}");
-    assert!(next.iter().all(|took| *took < DEADLINE), "they waited for Redis: {next:?}");
+    assert!(next.iter().all(|took| *took < 4 * DEADLINE), "they waited for Redis: {next:?}");
     let closed = world.hosts[0].check("closed", 1);
     assert!(!passes(&closed) && is_degraded(&closed), "{closed}");
     signal(&redis, "-CONT");
@@ -151,7 +160,7 @@ fn hosts_share_what_was_left_and_redis_learns_what_they_granted() {
     // the first question of one host may have waited in the socket, and was answered by a share meanwhile
     let granted = 10 * HOSTS as u64;
     let left = [700 - granted, 700 - granted - 1];
-    world.until(|host| known(host).is_some_and(|remaining| left.contains(&remaining)));
+    until(&world.hosts, |host| known(host).is_some_and(|remaining| left.contains(&remaining)));
     let left = known(&world.hosts[0]).unwrap();
     assert!(world.each(known).iter().all(|remaining| *remaining == Some(left)));
 
@@ -169,10 +178,12 @@ fn hosts_share_what_was_left_and_redis_learns_what_they_granted() {
         let own = left.div_ceil(HOSTS as u64) + 10;
         assert_eq!(host.on_error("window", "local_allowed"), own);
         assert_eq!(host.on_error("window", "local_refused"), 210 - own);
+        let kind = |kind| host.metric(&format!("tidegate_store_errors_total{{kind=\"{kind}\"}}"));
+        assert!(kind("deadline") + kind("unavailable") >= 210, "each is an error of the store");
     }
     assert_eq!(world.hosts[0].on_error("closed", "closed"), 1);
     signal(&redis, "-CONT");
-    world.until(|host| known(host) == Some(0));
+    until(&world.hosts, |host| known(host) == Some(0));
 }
 
 /// Eight hosts grant out of a bucket while Redis is away for this long: it stands still, and is killed with its data at the end.
@@ -192,14 +203,18 @@ fn load(away: Duration) {
     };
     let counted = thread::scope(|scope| {
         let callers: Vec<_> = hosts.iter().map(|host| scope.spawn(|| calls(host))).collect();
-        let exhausted = |host: &Host| host.check("bucket", 1)["allowed"] == false;
-        while !hosts.iter().all(exhausted) {}
-        signal(&id, "-STOP");
-        thread::park_timeout(away);
-        redis.restart().unwrap(); // kills it, and begins an empty one
-        while hosts.iter().any(|host| is_degraded(&host.check("bucket", 0))) {}
-        while !hosts.iter().all(exhausted) {}
+        let disturbed = scope.spawn(|| {
+            let exhausted = |host: &Host| host.check("bucket", 1)["allowed"] == false;
+            until(&hosts, exhausted);
+            signal(&id, "-STOP");
+            thread::park_timeout(away);
+            redis.restart().unwrap(); // kills it, and begins an empty one
+            until(&hosts, |host| !is_degraded(&host.check("bucket", 0)));
+            until(&hosts, exhausted);
+        });
+        let disturbed = disturbed.join();
         is_over.store(true, Relaxed);
+        disturbed.unwrap();
         callers.into_iter().map(|caller| caller.join().unwrap()).collect::<Vec<_>>()
     });
     let span = began.elapsed();
@@ -215,7 +230,7 @@ fn load(away: Duration) {
     );
     assert!(granted <= bound, "granted {granted}, bound {bound}");
     assert!(local > 0, "no host granted by itself");
-    assert!(longest < 3 * DEADLINE, "{longest:?}");
+    assert!(longest < 2 * DEADLINE + MARGIN, "{longest:?}");
 }
 
 #[test]
@@ -248,8 +263,7 @@ async fn what_was_under_way_when_redis_stood_still_is_charged_twice_and_nothing_
     const LIMIT: u64 = 1_000;
     const UNDER_WAY: u64 = 20;
     let server = RedisServer::start().unwrap();
-    let deadline = Duration::from_millis(500);
-    let options = RedisOptions { clock: Some(clock::now), ..within(deadline) };
+    let options = RedisOptions { clock: Some(clock::now), ..within(DEADLINE) };
     let store = Redis::new(server.url(), options).unwrap();
     let limits = format!("[{{ algorithm = 'fixed_window', limit = {LIMIT}, period = '365d' }}]");
     let policy = format!("on_error = 'local'\nlimits = {limits}");
@@ -273,4 +287,114 @@ async fn what_was_under_way_when_redis_stood_still_is_charged_twice_and_nothing_
         !said.degraded && said.decision.remaining() == left
     })
     .await;
+}
+
+/// A policy under which a fifth of 50 units is the share of a node.
+fn local() -> Arc<Policy> {
+    let policy = "on_error = 'local'\nnodes = 5\n\
+        limits = [{ algorithm = 'fixed_window', limit = 50, period = '365d' }]";
+    Arc::new(Policy::parse("p", policy).unwrap())
+}
+
+/// Redis has answered then, also if it was asked again because a connection broke.
+#[tokio::test]
+async fn a_key_of_another_type_is_no_outage() {
+    let server = RedisServer::start().unwrap();
+    let policy = local();
+    let (store, name) = (store(&server), blob::name(&policy, record(&policy), "k"));
+    let check = async |key: &str| store.operate(&on(&policy, key), NOW, 1).await;
+    assert!(!check("k").await.unwrap().degraded);
+    let () = ask(&server, &[b"DEL", name.as_bytes()]).await;
+    let _: u64 = ask(&server, &[b"LPUSH", name.as_bytes(), b"x"]).await;
+    for breaks in [false, true] {
+        if breaks {
+            let closed: u64 = ask(&server, &[b"CLIENT", b"KILL", b"TYPE", b"normal"]).await;
+            assert!(closed >= 1);
+            wait(REPLACED_AFTER).await;
+        }
+        let answers = join_all(["k", "other"].map(check)).await;
+        let [Err(StoreError::Unreadable { names, error, .. }), Ok(other)] = &answers[..] else {
+            panic!("breaks: {breaks}, {answers:?}")
+        };
+        assert_eq!(names, std::slice::from_ref(&name));
+        let said = error.to_string();
+        assert!(said.contains("wrong kind of value") && said.contains(".sock)"), "{said}");
+        assert!(other.decision.is_allowed() && !other.degraded, "{other:?}");
+    }
+    assert_eq!(ask::<String>(&server, &[b"TYPE", name.as_bytes()]).await, "list");
+}
+
+#[tokio::test]
+async fn hosts_of_another_type_are_told_once_and_counted() {
+    let server = RedisServer::start().unwrap();
+    let _: u64 = ask(&server, &[b"LPUSH", b"tidegate:hosts", b"x"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
+    let (path, deadline) = (folder.path().join("log"), DEADLINE.as_millis().to_string());
+    let arguments = ["--redis", server.url(), "--redis-deadline", &deadline];
+    let host = Host::logging(folder.path(), &arguments, File::create(&path).unwrap());
+    let errors = || host.metric("tidegate_store_errors_total{kind=\"unreadable\"}");
+    holds(async || errors() == 1).await;
+    let told = || {
+        let log = fs::read_to_string(&path).unwrap();
+        let lines = log.lines().filter(|line| line.contains("does not count this host"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [line] = &told()[..] else { panic!("{:?}", told()) };
+    for part in [
+        "kind=\"unreadable\"",
+        "\"tidegate:hosts\"",
+        "expected a sorted set, found another type",
+        "WRONGTYPE",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(host.metric("tidegate_hosts"), 0);
+    let _: u64 = ask(&server, &[b"DEL", b"tidegate:hosts"]).await;
+    holds(async || host.metric("tidegate_hosts") == 1).await; // each look is one more chance to tell it again
+    assert_eq!((errors(), told().len()), (1, 1));
+}
+
+/// A list stands in place of the state. The host takes the first answer for the last.
+#[tokio::test]
+async fn what_redis_never_can_do_is_told_once() {
+    let server = RedisServer::start().unwrap();
+    let options = RedisOptions { clock: Some(clock::now), ..within(DEADLINE) };
+    let (store, policy) = (Redis::new(server.url(), options).unwrap(), local());
+    let check = async |key: &str| store.operate(&on(&policy, key), clock::now(), 1).await;
+    assert!(!check("k").await.unwrap().degraded);
+    let path = server.url().strip_prefix("redis+unix://").unwrap();
+    let mut other = UnixStream::connect(path).unwrap();
+    other.write_all(b"PING\r\n").unwrap();
+    other.read_exact(&mut [0; 7]).unwrap();
+    let redis = process_id(&server);
+    signal(&redis, "-STOP");
+    for _ in 0..2 {
+        assert!(check("k").await.unwrap().degraded);
+    }
+    // these come before what the host tells Redis, because it asks first whether Redis is back
+    let name = blob::name(&policy, record(&policy), "k");
+    write!(other, "DEL {name}\r\nLPUSH {name} x\r\n").unwrap();
+    signal(&redis, "-CONT");
+    holds(async || matches!(check("k").await, Err(StoreError::Unreadable { .. }))).await;
+    let () = ask(&server, &[b"CONFIG", b"RESETSTAT"]).await;
+    for _ in 0..3 {
+        wait(Duration::from_secs(2)).await; // longer than the pause after what Redis has not done
+        for _ in 0..3 {
+            store.ping().await.unwrap();
+        }
+    }
+    assert_eq!(calls(&server).await, 0);
+}
+
+#[tokio::test]
+async fn what_redis_says_is_why_a_share_decides() {
+    let server = RedisServer::start().unwrap();
+    let policy = local();
+    let store = store(&server);
+    assert!(!store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().degraded);
+    let () = ask(&server, &[b"CONFIG", b"SET", b"maxmemory", b"1"]).await;
+    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().degraded);
+    let said = store.outage().unwrap().to_string();
+    assert!(said.contains("OOM"), "{said}");
 }

@@ -52,11 +52,6 @@ impl Proxy {
         Self::serve(server, Line { delay, ..Line::default() }, 0)
     }
 
-    /// A network on which each byte of an answer takes this long.
-    pub fn thin(server: &RedisServer, per_byte: Duration) -> Self {
-        Self::serve(server, Line { per_byte, ..Line::default() }, 0)
-    }
-
     /// A network that takes `delay` in each direction and resets connections at random, with this chance in percent
     /// whenever bytes arrive.
     pub fn resetting(server: &RedisServer, delay: Duration, resets: u32, seed: u64) -> Self {
@@ -105,6 +100,11 @@ impl Proxy {
     /// From now on the bytes take this long in each direction.
     pub fn delay(&self, delay: Duration) {
         self.network.lock().unwrap().line.delay = delay;
+    }
+
+    /// From now on each byte of an answer takes this long.
+    pub fn thin(&self, per_byte: Duration) {
+        self.network.lock().unwrap().line.per_byte = per_byte;
     }
 
     /// The number of connections so far.

@@ -3,21 +3,20 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader};
+use std::mem;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use anyhow::{Context, ensure};
 use tempfile::TempDir;
-use tidegate::local::RedisServer;
+use tidegate::local::{RedisServer, at_a_port};
 use tidegate::store::Redis;
 
 use super::load::{Load, holds};
-use super::{NOW, ask, on, process_id, signal, within};
+use super::{MARGIN, NOW, ask, on, process_id, signal, within};
 
 const DEADLINE: Duration = Duration::from_millis(250);
-
-/// How late a busy machine may be.
-const MARGIN: Duration = Duration::from_secs(5);
 
 /// A master, its replica, and three sentinels.
 struct Watched {
@@ -42,8 +41,8 @@ impl Watched {
         let folder = tempfile::tempdir().unwrap();
         let (mut sentinels, mut ports) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            let port = free_port();
-            sentinels.push(sentinel(&folder, port, at));
+            let (sentinel, port) = sentinel(&folder, at);
+            sentinels.push(sentinel);
             ports.push(port);
         }
         for port in &ports {
@@ -73,39 +72,43 @@ impl Drop for Sentinel {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A server with a password that listens on a free port.
+/// A server with a password that listens on a port.
 fn listening(more: &[&str]) -> (RedisServer, u16) {
-    let start = || {
-        let port = free_port();
+    let start = |port: u16| {
         let own = ["--bind", "127.0.0.1", "--port", &port.to_string()].map(str::to_owned);
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         // the default user needs no password, so that the test can ask; the store must log in as another one
         let login = ["--user", "tidegate", "on", ">of-the-master", "~*", "+@all"];
         RedisServer::start_with([&own[..], &login, more].concat()).map(|server| (server, port))
     };
-    // another process may have taken a port in the meantime
-    (0..5).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap())
+    at_a_port(start).unwrap()
 }
 
-fn sentinel(folder: &TempDir, port: u16, master: u16) -> Sentinel {
-    let file = folder.path().join(format!("{port}.conf"));
-    let text = format!(
-        "port {port}\nbind 127.0.0.1\ndir {}\nlogfile {port}.log\n\
-         sentinel monitor mymaster 127.0.0.1 {master} 2\n\
-         sentinel down-after-milliseconds mymaster 1000\n\
-         sentinel failover-timeout mymaster 3000\n",
-        folder.path().display()
-    );
-    fs::write(&file, text).unwrap();
-    let program =
-        env::var_os("TIDEGATE_REDIS_SERVER").unwrap_or_else(|| OsString::from("redis-server"));
-    let mut sentinel = Command::new(program);
-    sentinel.arg(file).arg("--sentinel").stdin(Stdio::null());
-    Sentinel(sentinel.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+/// A sentinel of the master at this port, and its own port.
+fn sentinel(folder: &TempDir, master: u16) -> (Sentinel, u16) {
+    let start = |port: u16| {
+        let file = folder.path().join(format!("{port}.conf"));
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\n\
+             sentinel monitor mymaster 127.0.0.1 {master} 2\n\
+             sentinel down-after-milliseconds mymaster 1000\n\
+             sentinel failover-timeout mymaster 3000\n",
+            folder.path().display()
+        );
+        fs::write(&file, text)?;
+        let program =
+            env::var_os("TIDEGATE_REDIS_SERVER").unwrap_or_else(|| OsString::from("redis-server"));
+        let mut sentinel = Command::new(program);
+        sentinel.arg(file).arg("--sentinel").stdin(Stdio::null());
+        let spawned = sentinel.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut sentinel = Sentinel(spawned);
+        let mut log = BufReader::new(sentinel.0.stdout.take().context("a log")?).lines();
+        // it tells its id once it has the port
+        let listens = log.any(|line| line.is_ok_and(|line| line.contains("Sentinel ID is")));
+        ensure!(listens, "the sentinel ended at once");
+        Ok((sentinel, port))
+    };
+    at_a_port(start).unwrap()
 }
 
 async fn ask_sentinel(port: u16, question: &[&str]) -> Vec<String> {
@@ -130,8 +133,10 @@ async fn is_master(server: &RedisServer) -> bool {
 #[tokio::test]
 async fn a_master_that_is_killed_is_replaced_and_the_store_finds_the_new_one() {
     let mut watched = Watched::start().await;
-    let store = || Redis::new(&watched.url, within(DEADLINE)).unwrap();
-    let load = Load::new(vec![store(), store()], 30);
+    let stores = |deadline| [0; 2].map(|_| Redis::new(&watched.url, within(deadline)).unwrap());
+    let mut load = Load::new(stores(Duration::from_secs(10)).into(), 30);
+    load.recovers().await;
+    let patient = mem::replace(&mut load.stores, stores(DEADLINE).into());
     load.recovers().await;
     let id = process_id(&watched.master);
     let account = load
@@ -148,7 +153,9 @@ async fn a_master_that_is_killed_is_replaced_and_the_store_finds_the_new_one() {
     // a server sends its replies and what its replica gets in one pass: at most the calls under way
     assert!(account.beyond <= 2 * 4 * 64 && account.lost <= account.failed, "{account:?}");
 
-    // the old master comes back, empty, and the sentinels make it a replica
+    // the old master comes back, empty, and the sentinels make it a replica: no store that waits long enough has an error
+    load.stores = patient;
+    load.recovers().await;
     watched.master.restart().unwrap();
     let account = load.while_running(load.recovers()).await;
     assert_eq!((account.failed, account.beyond), (0, 0), "{account:?}");
@@ -163,8 +170,7 @@ async fn what_is_wrong_with_sentinels_is_said() {
     };
     let folder = tempfile::tempdir().unwrap();
     let (_server, port) = listening(&[]);
-    let at = free_port();
-    let _alone = sentinel(&folder, at, port);
+    let (_alone, at) = sentinel(&folder, port);
     holds(async || !ask_sentinel(at, &["SENTINEL", "MASTER", "mymaster"]).await.is_empty()).await;
     let url = format!("redis+sentinel://tidegate:of-the-master@127.0.0.1:1,127.0.0.1:{at}/");
     let store = Redis::new(&(url.clone() + "mymaster"), within(Duration::from_secs(10))).unwrap();

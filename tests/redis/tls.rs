@@ -16,7 +16,7 @@ use super::certificates::{Authority, Demand, EXPIRED, VALID};
 use super::connection::wait;
 use super::host::{Host, run};
 use super::proxy::Proxy;
-use super::{NOW, ask, bucket, grants_in_a_race, on, within};
+use super::{MARGIN, NOW, ask, bucket, grants_in_a_race, on, within};
 
 fn over_tls(url: &str, tls: RedisTls) -> Redis {
     Redis::new(url, RedisOptions { tls, ..within(Duration::from_secs(10)) }).unwrap()
@@ -116,13 +116,13 @@ async fn a_server_whose_certificate_another_ca_has_signed_is_refused() {
 async fn a_redis_without_tls_costs_one_deadline_and_the_error_says_what_is_missing() {
     let (authority, server) = (Authority::new(), RedisServer::start().unwrap());
     let proxy = Proxy::start(&server, Duration::ZERO);
-    let deadline = Duration::from_millis(100);
+    let deadline = Duration::from_secs(1);
     let options = RedisOptions { tls: authority.trusted(None), ..within(deadline) };
     let store = Redis::new(&proxy.url.replace("redis", "rediss"), options).unwrap();
     let (policy, began) = (bucket(), Instant::now());
     let key = on(&policy, "k");
     let expected = format!(
-        "redis: TLS: no answer to the handshake within 100ms: the server may not speak TLS at this port ({})",
+        "redis: TLS: no answer to the handshake within 1s: the server may not speak TLS at this port ({})",
         proxy.url.strip_prefix("redis://").unwrap()
     );
     for _ in 0..3 {
@@ -132,7 +132,7 @@ async fn a_redis_without_tls_costs_one_deadline_and_the_error_says_what_is_missi
             assert_eq!(error.to_string(), expected);
         }
     }
-    assert!(began.elapsed() < 6 * deadline + Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < 6 * deadline + MARGIN, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn a_server_that_answers_the_handshake_with_something_else_does_not_speak_
     thread::spawn(move || {
         while let Ok((mut client, _)) = listener.accept() {
             let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"); // the client may be gone
-            let _ = client.read(&mut [0; 1_024]);
+            let _ = client.read(&mut [0; 16_384]);
         }
     });
     let error = error_of(&url, Authority::new().trusted(None)).await;
@@ -175,7 +175,9 @@ fn a_host_starts_on_a_server_with_an_expired_certificate_and_recovers_by_itself(
     let own = authority.sign("server", "127.0.0.1", EXPIRED);
     let Some((mut server, url)) = authority.redis(&own, Demand::Nothing) else { return };
     let ca = authority.file("ca.pem");
-    let host = Host::start(&["--redis", &url, "--redis-ca", ca.to_str().unwrap()]);
+    // the deadline is long, because the log names the certificate only if the handshake ends in time
+    let arguments = ["--redis-ca", ca.to_str().unwrap(), "--redis-deadline", "10000"];
+    let host = Host::start(&[&["--redis", &url], &arguments[..]].concat());
     let warning = "redis: TLS: the certificate of the server has expired";
     assert!(host.log().contains(warning), "{}", host.log());
     host.on_error_decides();

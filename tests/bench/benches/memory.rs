@@ -100,7 +100,7 @@ fn memory(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     next = if next + 1 == keys.len() { 0 } else { next + 1 };
                     now += 1;
-                    _ = black_box(&store.decide(&keys[next], Timestamp(now), 1));
+                    _ = black_box(&store.decide(&keys[next], Timestamp(now), 1).expect("room"));
                 });
             });
         }
@@ -124,7 +124,7 @@ fn memory(criterion: &mut Criterion) {
             group.bench_function("tidegate", |bencher| {
                 bencher.iter(|| {
                     next = if next + 1 == keys.len() { 0 } else { next + 1 };
-                    _ = black_box(&store.decide(&keys[next], clock::now(), 1));
+                    _ = black_box(&store.decide(&keys[next], clock::now(), 1).expect("room"));
                 });
             });
         }
@@ -157,7 +157,7 @@ fn three_limits(criterion: &mut Criterion) {
         group.bench_function("tidegate", |bencher| {
             bencher.iter(|| {
                 next = if next + 1 == keys.len() { 0 } else { next + 1 };
-                _ = black_box(&store.decide(&keys[next], clock::now(), 1));
+                _ = black_box(&store.decide(&keys[next], clock::now(), 1).expect("room"));
             });
         });
     }
@@ -206,7 +206,7 @@ fn two_threads(criterion: &mut Criterion) {
             group.bench_function("tidegate", |bencher| {
                 bencher.iter_custom(|times| {
                     on_two_threads(times, &keys, |key| {
-                        _ = black_box(&store.decide(key, clock::now(), 1));
+                        _ = black_box(&store.decide(key, clock::now(), 1).expect("room"));
                     })
                 });
             });

@@ -1,21 +1,17 @@
 //! In a Redis Cluster all states of one decision are in one slot, whatever the key.
 
-use std::net::TcpListener;
-
 use tidegate::gate::{Policy, blob};
-use tidegate::local::RedisServer;
+use tidegate::local::{RedisServer, at_a_port};
 
 use super::super::ask;
 
 const KEYS: [&str; 10] =
     ["acme/bob", "a}b/c", "a}c/c", "{", "}", "{}", "}{/x", "{a}/b", "é}/ü", "a%7Db/c"];
 
-/// A Redis in cluster mode. It listens for clients on a free port and for other nodes 10,000 ports higher:
-/// Redis 6.2 cannot be given another port for the nodes.
+/// A Redis in cluster mode.
 fn cluster() -> RedisServer {
-    let start = || {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let port = (free - 10_000).to_string();
+    let start = |port: u16| {
+        let port = port.to_string();
         RedisServer::start_with([
             "--cluster-enabled",
             "yes",
@@ -25,8 +21,7 @@ fn cluster() -> RedisServer {
             &port,
         ])
     };
-    // another process may have taken a port in the meantime
-    (0..5).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap())
+    at_a_port(start).unwrap()
 }
 
 async fn slot(server: &RedisServer, name: &str) -> u16 {

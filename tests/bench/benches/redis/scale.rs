@@ -11,13 +11,17 @@ use crate::table::{Figure, Goal, Row, Table};
 /// The masters of each Cluster.
 const MASTERS: [u16; 2] = [1, 3];
 
+/// How many times the callers of all other rows ask each Cluster too: callers are divided among masters, so with few of them the
+/// callers are the limit, and not the machine.
+const MORE_CALLERS: usize = 4;
+
 /// The numbers of keys, beside that of all other rows.
 const SIZES: [usize; 2] = [10_000, 1_000_000];
 
 /// What was measured.
 pub(crate) struct Scale {
-    /// Clusters of one master and of three.
-    clusters: [Measured; 2],
+    /// Of each number of callers, Clusters of one master and of three.
+    clusters: Vec<(usize, [Measured; 2])>,
     sizes: Vec<(usize, Measured)>,
 }
 
@@ -30,10 +34,14 @@ impl Scale {
         section: Duration,
     ) -> Result<Self> {
         let [one, three] = MASTERS;
-        let clusters = [
-            on_cluster(one, (keys, callers), section).await?,
-            on_cluster(three, (keys, callers), section).await?,
-        ];
+        let mut clusters = Vec::new();
+        for callers in [callers, MORE_CALLERS * callers] {
+            let measured = [
+                on_cluster(one, (keys, callers), section).await?,
+                on_cluster(three, (keys, callers), section).await?,
+            ];
+            clusters.push((callers, measured));
+        }
         let mut sizes = Vec::new();
         for size in SIZES.into_iter().chain(more) {
             let load = Load::new(server, plenty("sizes")?, size, callers)?;
@@ -50,18 +58,23 @@ impl Scale {
         one_server: &Measured,
         (keys, callers): (usize, usize),
     ) {
-        let [one, _] = &self.clusters;
-        for (masters, cluster) in MASTERS.into_iter().zip(&self.clusters) {
-            let goal = if masters > 1 { Goal::AtLeast(0.9) } else { Goal::Unset };
-            let rate = |measured: &Measured| Figure::PerSecond(measured.per_second());
-            let mut row = cluster.rate().beside("one server", rate(one_server), goal);
-            if masters > 1 {
-                row = row.beside("a Cluster of one master", rate(one), goal);
+        let rate = |measured: &Measured| Figure::PerSecond(measured.per_second());
+        for (own_callers, clusters) in &self.clusters {
+            let [one, _] = clusters;
+            for (masters, cluster) in MASTERS.into_iter().zip(clusters) {
+                let goal = if masters > 1 { Goal::AtLeast(0.9) } else { Goal::Unset };
+                let mut row = cluster.rate();
+                if *own_callers == callers {
+                    row = row.beside("one server", rate(one_server), goal);
+                }
+                if masters > 1 {
+                    row = row.beside("a Cluster of one master", rate(one), goal);
+                }
+                table.group(
+                    &format!("Cluster of {masters}, {keys} keys, {own_callers} callers"),
+                    rows(row, cluster),
+                );
             }
-            table.group(
-                &format!("Cluster of {masters}, {keys} keys, {callers} callers"),
-                rows(row, cluster),
-            );
         }
         for (size, measured) in &self.sizes {
             table.group(
