@@ -7,7 +7,7 @@ use serde_json::json;
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, worker};
 
-use crate::upstream::{RawReply, Upstream, connect, read, send};
+use crate::upstream::{PATIENCE, RawReply, Upstream, connect, read, send};
 
 /// The periods are long, so that no test depends on its speed.
 const POLICIES: &str = r#"
@@ -217,8 +217,9 @@ fn bodies_stream_both_ways() {
     let mut stream = connect(&served);
     let head = "HTTP/1.1\r\nhost: h\r\nx-api-key: bob\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     write!(stream, "POST /base/upload {head}5\r\nfirst\r\n").unwrap();
-    assert_eq!(upstream.received.recv().unwrap(), "first");
-    write!(stream, "5\r\nlater\r\n0\r\n\r\n").unwrap();
+    assert_eq!(upstream.received.recv_timeout(PATIENCE).unwrap(), "first");
+    write!(stream, "5\r\nlater\r\n").unwrap();
+    assert_eq!(upstream.received.recv_timeout(PATIENCE).unwrap(), "later");
+    write!(stream, "0\r\n\r\n").unwrap();
     assert_eq!(read(&mut stream).status, 200);
-    assert_eq!(upstream.received.recv().unwrap(), "later");
 }

@@ -1,7 +1,7 @@
 //! A server behind the gateway, which does as the end of the path says, and a client that sends its bytes as they are.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -13,7 +13,7 @@ use tungstenite::Message;
 use tungstenite::handshake::server::{Request, Response};
 
 /// Longer than any test runs.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Upstream {
     pub address: String,
@@ -21,7 +21,7 @@ pub struct Upstream {
     seen: Arc<Mutex<Vec<String>>>,
     /// Lets a slow answer go on.
     pub go: Sender<()>,
-    /// What was received of an upload so far.
+    /// The chunks of an upload that were received so far.
     pub received: Receiver<String>,
 }
 
@@ -79,8 +79,21 @@ fn answer(
         return talk(stream);
     }
     let mut reader = BufReader::new(stream.try_clone()?);
-    let mut stream = stream;
     while reader.by_ref().lines().next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    respond(path, &head, &mut reader, &stream, (wait, tell))?;
+    // what comes after its end would reset the connection, and the answer with it
+    stream.shutdown(Shutdown::Write)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    std::io::copy(&mut reader, &mut std::io::sink()).map(drop)
+}
+
+fn respond(
+    path: &str,
+    head: &str,
+    reader: &mut BufReader<TcpStream>,
+    mut stream: &TcpStream,
+    (wait, tell): (&Mutex<Receiver<()>>, &Sender<String>),
+) -> std::io::Result<()> {
     match path.rsplit('/').next().unwrap_or_default() {
         "redirect" => write!(stream, "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\n{CLOSE}"),
         "empty" => write!(stream, "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"),
@@ -114,17 +127,20 @@ fn answer(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\nno length\r\n"
         ),
         "upload" => {
-            let mut bytes = [0; 5];
-            for _ in 0..2 {
+            loop {
                 let mut size = String::new();
-                reader.read_line(&mut size)?; // of the chunk
-                reader.read_exact(&mut bytes)?;
-                let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());
                 reader.read_line(&mut size)?;
+                let mut chunk = vec![0; usize::from_str_radix(size.trim(), 16).unwrap() + 2];
+                reader.read_exact(&mut chunk)?;
+                let Some(bytes) = chunk.strip_suffix(b"\r\n").filter(|rest| !rest.is_empty())
+                else {
+                    break;
+                };
+                let _ = tell.send(String::from_utf8_lossy(bytes).into_owned());
             }
             write!(stream, "HTTP/1.1 200 OK\r\n{CLOSE}")
         }
-        _ => write!(stream, "{}", echo(&head, &mut reader)?),
+        _ => write!(stream, "{}", echo(head, reader)?),
     }
 }
 
