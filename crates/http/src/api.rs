@@ -53,6 +53,7 @@ pub(crate) fn begin(
         access.check(scope, head.header)?;
     }
     let with_body = |call| {
+        query::none(head)?;
         let key = if head.method == "POST" { IdempotencyKey::of(head)? } else { None };
         Ok(State::Call(call, key.map(Box::new), Arc::clone(policies)))
     };
@@ -79,6 +80,7 @@ pub(crate) fn begin(
         }
         Route::Policies(route) => begin_policies(route, server, head),
         Route::Override { policy, key } => {
+            query::none(head)?;
             let change = UnreadChange::of_override(head, named(policy, key)?)?;
             Ok(State::Edit(Box::new(change)))
         }
@@ -102,6 +104,9 @@ fn begin_policies(
 ) -> Result<State, Response> {
     let with_body = |change| State::Edit(Box::new(change));
     let call = |call| State::Change(Box::new(call));
+    if !matches!(route, PolicyRoute::File | PolicyRoute::Restore) {
+        query::none(head)?; // those two take a version
+    }
     Ok(match route {
         PolicyRoute::InForce if head.method != "PUT" => {
             return answered(policies::show(server.policies, server.revision));

@@ -96,6 +96,17 @@ pub(super) fn fields<const N: usize>(
     Ok(values)
 }
 
+/// For a call that takes no field of the query. A field that were ignored could be a cost.
+pub(super) fn none(head: &Head<'_>) -> Result<(), Response> {
+    match head.query {
+        "" => Ok(()),
+        found => {
+            let found = Quoted(found);
+            Err(invalid(alloc::format!("the query: expected none for this call, found {found}")))
+        }
+    }
+}
+
 pub(super) fn missing(field: &str) -> Response {
     invalid(alloc::format!("the query: expected `{field}`, found no such field"))
 }

@@ -44,6 +44,36 @@ fn bad_gate_queries_get_one_too() {
 }
 
 #[test]
+fn a_query_is_refused_where_a_call_takes_none() {
+    for (method, path) in [
+        ("POST", "/v1/check"),
+        ("POST", "/v1/explain"),
+        ("POST", "/v1/leases"),
+        ("PUT", "/v1/leases/a"),
+        ("POST", "/v1/reservations"),
+        ("POST", "/v1/reservations/a/commit"),
+        ("POST", "/v1/keys/api/k/block"),
+        ("GET", "/v1/overrides"),
+        ("PUT", "/v1/overrides/api/k"),
+        ("DELETE", "/v1/overrides/api/k"),
+        ("GET", "/v1/policies"),
+        ("PUT", "/v1/policies"),
+        ("GET", "/v1/policies/history"),
+    ] {
+        let target = std::format!("{path}?cost=3");
+        let response = answer(send(method, &target, &[("authorization", "Bearer admin")]));
+        assert_eq!(response.status, 400, "{method} {path}: {}", response.body);
+        let detail = r#"the query: expected none for this call, found \"cost=3\""#;
+        assert!(response.body.contains(detail), "{method} {path}: {}", response.body);
+        let stranger = answer(send(method, &target, &[]));
+        assert_eq!(stranger.status, 401, "{method} {path}");
+    }
+    for probe in ["/healthz?x", "/metrics?x=1"] {
+        assert_eq!(answer(send("GET", probe, &[("authorization", "Bearer admin")])).status, 200);
+    }
+}
+
+#[test]
 fn a_gate_finds_its_key_and_cost_in_the_request() {
     let plan = |target: &str, headers: &[(&str, &str)]| {
         let (_, checks) = planned(send("GET", target, headers)).unwrap();
