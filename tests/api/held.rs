@@ -186,7 +186,7 @@ fn a_websocket_is_counted_until_either_side_closes() {
     echoes(&mut free, Message::text("without a limit"));
     socket.close(None).unwrap();
     while socket.read().is_ok() {}
-    wait_for(&served, "released", 1);
+    wait_for(&served, "released", 2); // bob's, too
 
     let mut socket = open(&served, "carol").unwrap();
     let released = counted(&served, "released");

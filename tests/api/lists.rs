@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, worker, worker_options};
 
+use crate::surface::keys_of;
+
 const POLICIES: &str = "[policies.login]\n\
     limits = [{ algorithm = 'fixed_window', limit = 1, period = '365d' }]\n";
 
@@ -45,7 +47,7 @@ fn top(served: &Served, isolate: Isolate) -> (Value, Value) {
     let answer = served.api.get("/v1/top?keys=clear", &isolate);
     assert_eq!(answer.status, 200, "{answer:?}");
     let list = &answer.get("top")[0];
-    (list["refusals"].clone(), list["hours"][0]["keys"].clone())
+    (list["refusals"].clone(), keys_of(list).into())
 }
 
 fn key(key: &str, count: u64) -> Value {
@@ -71,7 +73,7 @@ fn what_two_isolates_have_refused_is_added_up() {
     let newest = (json!(12), json!([key("bob", 7), key("ann", 5)]));
     assert_eq!(top(&served, SECOND), newest, "the isolate hands in its newest counts");
     let status = served.api.get("/v1/status?keys=clear", &FIRST);
-    assert_eq!(status.get("top")[0]["hours"][0]["keys"], newest.1, "{status:?}");
+    assert_eq!(json!(keys_of(&status.get("top")[0])), newest.1, "{status:?}");
     assert_eq!(status.get("store")["name"], "object");
 }
 

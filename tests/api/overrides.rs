@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use tempfile::tempdir;
+use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, kept_memory, worker};
 
 use crate::POLICIES;
@@ -129,12 +130,13 @@ fn a_worker_goes_by_the_former_rule_from_the_end_of_an_override_on() {
 
 #[test]
 fn an_isolate_hears_of_an_override_within_its_delay() {
-    let served = worker(worker_options(None));
+    let variables = vec![("TIDEGATE_POLICIES_DELAY_MS".to_owned(), "3600000".to_owned())];
+    let served = worker(WorkerdOptions { variables, ..worker_options(None) });
     assert_eq!(limit(&served, "k"), 5);
     let (fields, _) = until(&served, 90, HOUR_US);
     let body = format!("override\n\nelsewhere\n\nopen\n1\nk{fields}");
     let put = served.api.post(&format!("/fault/policies?{}", escaped(POLICIES)), body);
     assert_eq!((put.text.as_str(), limit(&served, "k")), ("200", json!(5)));
-    later(&served, 5_000);
+    later(&served, 3_600_000);
     assert_eq!(limit(&served, "k"), 90);
 }

@@ -235,14 +235,15 @@ fn a_restart_with_other_limits_misreads_no_state() {
 
 #[test]
 fn an_isolate_hears_of_another_file_within_its_delay() {
-    let served = worker(worker_options(None));
+    let variables = vec![("TIDEGATE_POLICIES_DELAY_MS".to_owned(), "3600000".to_owned())];
+    let served = worker(WorkerdOptions { variables, ..worker_options(None) });
     assert_eq!(limit(&served, "k"), 5);
     put_elsewhere(&served, &edited(7));
     assert_eq!(limit(&served, "k"), 5);
-    later(&served, 5_000);
+    later(&served, 3_600_000);
     assert_eq!(limit(&served, "k"), 7);
     put_elsewhere(&served, POLICIES);
-    later(&served, 5_000);
+    later(&served, 3_600_000);
     assert_eq!(limit(&served, "k"), 5);
 }
 

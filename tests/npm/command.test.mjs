@@ -104,8 +104,9 @@ test("the README says what the help says", () => {
 });
 
 test("output that nobody reads ends it quietly, and output that cannot be written is an error", async () => {
-  const unread = spawn(command, ["--help"], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  const unread = spawn("sh", ["-c", 'read closed; exec "$0" --help', command], { cwd: folder, stdio: ["pipe", "pipe", "inherit"] });
   unread.stdout.destroy();
+  unread.stdin.end("closed\n");
   assert.deepEqual(await once(unread, "exit"), [141, null]);
   const { status, stderr } = spawnSync(command, ["--help"], { cwd: folder, encoding: "utf8", stdio: ["ignore", openSync("/dev/full", "w"), "pipe"] });
   assert.equal(status, 2);

@@ -21,8 +21,8 @@ const BUDGET = 100_000;
 /** The second limit refuses nobody: it counts what is charged, also above the first. */
 const limiter = () => new Limiter({
   limits: [
-    { name: "budget", algorithm: "fixed_window", limit: BUDGET, period: "365d" },
-    { name: "ledger", algorithm: "fixed_window", limit: 1e12, period: "365d" },
+    { name: "budget", algorithm: "fixed_window", limit: BUDGET, period: "36500d" },
+    { name: "ledger", algorithm: "fixed_window", limit: 1e12, period: "36500d" },
   ],
   reservations: { most: 1_000 },
 });

@@ -153,7 +153,7 @@ test("a process that is killed loses the units that it holds, and nothing is gra
   assert.ok(lost >= 0 && lost <= 3 * (50 + 1), `${lost} units are lost`);
 });
 
-const SHARED = { limits: [{ algorithm: "fixed_window", limit: 800, period: "365d" }], on_error: "local" };
+const SHARED = { limits: [{ algorithm: "fixed_window", limit: 800, period: "36500d" }], on_error: "local" };
 
 /** Asks until it is refused; returns how many requests passed. */
 async function drained(check) {
@@ -174,7 +174,7 @@ test("in an outage two limiters and a native host grant their shares, and tell R
   const own = await startServer();
   const clients = Array.from({ length: 2 }, () => new Redis({ path: own.path, retryStrategy: () => 20 }).on("error", () => {}));
   const admin = new Redis({ path: own.path });
-  const file = `[policies.shared]\nlimits = [{ algorithm = "fixed_window", limit = 800, period = "365d" }]\non_error = "local"\n`;
+  const file = `[policies.shared]\nlimits = [{ algorithm = "fixed_window", limit = 800, period = "36500d" }]\non_error = "local"\n`;
   const host = await startHost(file, { options: ["--redis", `redis+unix://${own.path}`, "--redis-deadline", "2000"] });
   const limiters = clients.map((client) => new RedisLimiter(toml(file), client, { deadline: "2s" }));
   t.after(async () => {

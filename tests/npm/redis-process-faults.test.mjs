@@ -147,7 +147,7 @@ async function startWorkers(t, count, policy, deadline = "10s") {
 const LIMIT = 2_000;
 const WORKERS = 8;
 const [VICTIM, MOST] = [3, 50];
-const window = [{ algorithm: "fixed_window", limit: LIMIT, period: "365d" }];
+const window = [{ algorithm: "fixed_window", limit: LIMIT, period: "36500d" }];
 const bucket = [{ algorithm: "token_bucket", capacity: LIMIT, rate: "1/30d" }];
 
 const MODES = {
@@ -271,7 +271,7 @@ for (const [mode, options] of Object.entries({ strict: {}, remembered: { remembe
       assert.ok(total <= bound, `${fault}: ${total} > ${bound}`);
       const lost = failing === 0 ? 0 : 2 * (AT_ONCE + MOST);
       assert.ok(total >= LIMIT - lost - 2 * MOST, `${fault}: ${total}`);
-      if (times > 1) assert.ok(total > 1.2 * LIMIT, `${fault}: Redis lost what was granted: ${total}`);
+      if (times > 1) assert.ok(total > 1.1 * LIMIT, `${fault}: Redis lost what was granted: ${total}`);
     }
   });
 }

@@ -6,7 +6,7 @@ import { Redis } from "ioredis";
 
 import { install, load } from "./installed.mjs";
 import { startServer } from "./redis.mjs";
-import { assertOneAfterAnother, waiting } from "./waiting.mjs";
+import { assertOneAfterAnother, settled, waiting } from "./waiting.mjs";
 
 const { RedisLimiter } = await load(install(), "tidegate/redis");
 const redis = await startServer();
@@ -58,6 +58,7 @@ test("what comes back in another process is seen after a second", async (t) => {
   const waited = own.waitFor("a", { jitter: 0 });
   await waiting(own, 1);
   await held.release();
+  await settled();
   t.mock.timers.tick(1_000);
   assert.equal((await waited).allowed, true);
 });

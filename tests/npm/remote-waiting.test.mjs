@@ -32,11 +32,6 @@ const unaided = (promise) => new Promise((resolve, reject) => {
   promise.then(resolve, reject).finally(() => clearTimeout(late));
 });
 
-/** Lets the event loop turn until what has come was read. */
-async function settled() {
-  for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
-}
-
 test("requests on a key are granted one after another, in their order, at the rate of the bucket", async () => {
   await assertOneAfterAnother(of("fast"));
 });

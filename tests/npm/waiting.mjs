@@ -6,6 +6,11 @@ export async function waiting(limiter, wanted) {
   while (limiter.waiting !== wanted) await new Promise(setImmediate);
 }
 
+/** Lets the event loop turn until what has come was read. */
+export async function settled() {
+  for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+}
+
 /** Lets six requests wait for their turn at a bucket of one unit that gets 20 a second. */
 export async function assertOneAfterAnother(limiter) {
   const order = [];

@@ -41,6 +41,7 @@ impl Api {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(30)))
+            .max_idle_age(Duration::from_secs(2)) // workerd closes a connection that is idle for 5 s
             .build()
             .into();
         Self { agent, url: url.to_owned(), token: token.map(str::to_owned) }
