@@ -15,6 +15,9 @@ use tidegate_gate::Timestamp;
 /// How long a thread trusts its counter. A counter calibrated to 200 ppm drifts by 2 µs in this time.
 const TRUSTED_FOR_NS: u64 = 10_000_000;
 
+/// How long the counter and the system's time take to be read, at most.
+const AT_ONCE_NS: u64 = 20_000;
+
 static COUNTER: LazyLock<Clock> = LazyLock::new(Clock::new);
 
 thread_local! {
@@ -34,8 +37,14 @@ pub fn now() -> Timestamp {
         }
     }
     let time = system_time();
-    ANCHOR.set(Some((count, time)));
+    ANCHOR.set(anchor(count, time, COUNTER.raw()));
     time
+}
+
+/// What a thread counts from: a time, and the counter before and after it was read. `None` if the thread stood still between
+/// the two, because then nobody knows which moment the time belongs to.
+fn anchor(before: u64, time: Timestamp, after: u64) -> Option<(u64, Timestamp)> {
+    (COUNTER.delta_as_nanos(before, after) < AT_ONCE_NS).then_some((before, time))
 }
 
 /// A span that began at some moment, by the processor's counter.
@@ -68,6 +77,19 @@ pub(crate) fn micros(span: std::time::Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{COUNTER, Timestamp, anchor};
+
+    #[test]
+    fn a_time_that_was_read_late_is_no_anchor() {
+        let before = COUNTER.raw();
+        let (began, time) = (Instant::now(), Timestamp(7));
+        while began.elapsed() < Duration::from_millis(1) {}
+        assert_eq!(anchor(before, time, COUNTER.raw()), None);
+        assert_eq!(anchor(before, time, before), Some((before, time)));
+    }
+
     #[test]
     fn now_is_the_time_of_the_system() {
         for _ in 0..1_000_000 {

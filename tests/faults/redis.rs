@@ -137,16 +137,20 @@ fn redis_takes_no_writes_because_it_could_not_save() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start_with(["--dir", folder.path().to_str().unwrap()]).unwrap();
     let url = server.url();
+    fs::create_dir(folder.path().join("dump.rdb")).unwrap(); // so that no file can take its place
+    set(url, "stop-writes-on-bgsave-error", "no");
+    let () =
+        redis::cmd("CONFIG").arg("SET").arg("save").arg("1 1").query(&mut connect(url)).unwrap();
+    let _: redis::RedisResult<String> = redis::cmd("BGSAVE").query(&mut connect(url));
+    let began = Instant::now();
+    while !ask::<String>(url, "INFO persistence").contains("rdb_last_bgsave_status:err") {
+        assert!(began.elapsed() < Duration::from_secs(30), "Redis has saved, or still tries");
+    }
     outage(
         "Redis could not save (`MISCONF`)",
         0,
         (url, &[]),
-        || {
-            fs::create_dir(folder.path().join("dump.rdb")).unwrap(); // so that no file can take its place
-            let _: redis::RedisResult<()> =
-                redis::cmd("CONFIG").arg("SET").arg("save").arg("1 1").query(&mut connect(url));
-            let _: redis::RedisResult<String> = redis::cmd("BGSAVE").query(&mut connect(url));
-        },
+        || set(url, "stop-writes-on-bgsave-error", "yes"),
         || {
             fs::remove_dir(folder.path().join("dump.rdb")).unwrap();
             let () = redis::cmd("CONFIG")

@@ -182,7 +182,7 @@ fn every_command_and_option_exists() {
 /// Runs the marked blocks of a document in their order, and returns how many there are. Blocks that fail are run once more if a window
 /// of the documents' policies ended meanwhile.
 fn run_blocks(document: &str) -> usize {
-    let windows = || UNIX_EPOCH.elapsed().unwrap().as_secs() / (15 * 60);
+    let windows = || UNIX_EPOCH.elapsed().unwrap().as_secs() / (5 * 60); // the shortest segment
     let began = windows();
     catch_unwind(|| run_each_block(document)).unwrap_or_else(|failed| match windows() == began {
         true => resume_unwind(failed),

@@ -29,9 +29,14 @@ async fn error_of(url: &str, tls: RedisTls) -> String {
     let asked = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
     for error in [&started, &asked] {
         assert!(matches!(error, StoreError::Redis(_)), "no error of a deadline: {error}");
-        assert_eq!(error.to_string(), started.to_string());
+        assert_eq!(undated(error), undated(&started));
     }
     started.to_string()
+}
+
+/// An error without its digits, some of which say how long ago a certificate expired.
+fn undated(error: &StoreError) -> String {
+    error.to_string().replace(|char: char| char.is_ascii_digit(), "")
 }
 
 #[track_caller]

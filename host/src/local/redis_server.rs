@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -74,13 +76,18 @@ impl Drop for RedisServer {
     }
 }
 
-/// Starts something at a random port of 11,000 to 20,999. This port, and the one 10,000 higher that a node of a Cluster also needs, are
+/// Starts something at a port of 11,000 to 20,999, which this process gets only once. This port, and the one 10,000 higher that a node of a Cluster also needs, are
 /// below those that Linux gives to connections: none of them has the port when a server starts again.
 ///
 /// # Errors
 /// Returns the last error of `start`, which gets other ports after an error: another process may have the port.
 pub fn at_a_port<T>(start: impl Fn(u16) -> Result<T>) -> Result<T> {
-    let attempt = || start(11_000 + u16::try_from(RandomState::new().hash_one(()) % 10_000)?);
+    static FIRST: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let attempt = || {
+        let place = FIRST.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        start(11_000 + u16::try_from(place)?)
+    };
     (0..5).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)
 }
 

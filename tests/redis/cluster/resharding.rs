@@ -1,6 +1,7 @@
 //! Slots move from one master to another while callers ask.
 
-use std::time::Duration;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use tidegate::gate::Resolved;
 use tidegate::local::RedisCluster;
@@ -57,6 +58,20 @@ impl<'c> Move<'c> {
     pub async fn end(&self) {
         for node in [self.to, self.from, 3 - self.from - self.to] {
             self.set(node, "NODE", self.to).await;
+        }
+        // two moves of one epoch leave masters that each call the other one the owner
+        let began = Instant::now();
+        loop {
+            let mut epochs = HashSet::new();
+            for node in self.cluster.nodes() {
+                let told: String = ask(node, &[b"CLUSTER", b"INFO"]).await;
+                let line = told.lines().find(|line| line.starts_with("cluster_current_epoch:"));
+                epochs.insert(line.unwrap().to_owned());
+            }
+            if epochs.len() == 1 {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "{epochs:?}");
         }
     }
 }
