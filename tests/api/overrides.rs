@@ -133,7 +133,7 @@ fn an_isolate_hears_of_an_override_within_its_delay() {
     let variables = vec![("TIDEGATE_POLICIES_DELAY_MS".to_owned(), "3600000".to_owned())];
     let served = worker(WorkerdOptions { variables, ..worker_options(None) });
     assert_eq!(limit(&served, "k"), 5);
-    let (fields, _) = until(&served, 90, HOUR_US);
+    let (fields, _) = until(&served, 90, 2 * HOUR_US);
     let body = format!("override\n\nelsewhere\n\nopen\n1\nk{fields}");
     let put = served.api.post(&format!("/fault/policies?{}", escaped(POLICIES)), body);
     assert_eq!((put.text.as_str(), limit(&served, "k")), ("200", json!(5)));
