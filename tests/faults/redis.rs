@@ -137,8 +137,8 @@ fn redis_takes_no_writes_because_it_could_not_save() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start_with(["--dir", folder.path().to_str().unwrap()]).unwrap();
     let url = server.url();
+    set(url, "stop-writes-on-bgsave-error", "no"); // answered once Redis has looked for a file to load
     fs::create_dir(folder.path().join("dump.rdb")).unwrap(); // so that no file can take its place
-    set(url, "stop-writes-on-bgsave-error", "no");
     let () =
         redis::cmd("CONFIG").arg("SET").arg("save").arg("1 1").query(&mut connect(url)).unwrap();
     let _: redis::RedisResult<String> = redis::cmd("BGSAVE").query(&mut connect(url));

@@ -47,7 +47,7 @@ const callsOf = (client) => {
   const limiter = new flexible.RateLimiterRedis({ storeClient: client, points: 5, duration: 60 });
   const options = { redis: client, timeout: 0, ephemeralCache: false };
   const rolling = new RedisRateLimiter({ client, namespace: "n:", interval: 60_000, maxInInterval: 5, minDifference: 1 });
-  const upstash = [Ratelimit.fixedWindow(5, "36500 d"), Ratelimit.slidingWindow(5, "36500 d"), Ratelimit.tokenBucket(5, "1 h", 5)]
+  const upstash = [Ratelimit.fixedWindow(5, "30 d"), Ratelimit.slidingWindow(5, "30 d"), Ratelimit.tokenBucket(5, "1 h", 5)]
     .map((algorithm) => new Ratelimit({ ...options, limiter: algorithm, dynamicLimits: true }));
   return [
     () => limiter.consume("a"), () => limiter.penalty("a"), () => limiter.reward("a"), () => limiter.get("a"), () => limiter.set("a", 1, 5),
@@ -164,9 +164,9 @@ const kinds = Object.entries({
   flexible: () => limiter.consume("a").then(() => true, (refusal) => { if (refusal instanceof Error) throw refusal; return false; }),
   express: async () => (await store.increment("a")).totalHits <= 50,
   rolling: async () => !(await rolling.limit("a")),
-  fixed: ratelimit(Ratelimit.fixedWindow(50, "36500 d")),
-  sliding: ratelimit(Ratelimit.slidingWindow(50, "36500 d")),
-  bucket: ratelimit(Ratelimit.tokenBucket(1, "36500 d", 50)),
+  fixed: ratelimit(Ratelimit.fixedWindow(50, "30 d")),
+  sliding: ratelimit(Ratelimit.slidingWindow(50, "30 d")),
+  bucket: ratelimit(Ratelimit.tokenBucket(1, "30 d", 50)),
 });
 process.stdout.write("ready\\n");
 await new Promise((resolve) => process.stdin.once("data", resolve));

@@ -95,7 +95,7 @@ describe("dynamicLimits, 2,000 calls", () => {
 });
 
 test("two limiters share one count, and that of the library stays apart", async () => {
-  for (const make of [(type) => type.fixedWindow(50, "36500 d"), (type) => type.slidingWindow(50, "36500 d"), (type) => type.tokenBucket(1, "36500 d", 50)]) {
+  for (const make of [(type) => type.fixedWindow(50, "30 d"), (type) => type.slidingWindow(50, "30 d"), (type) => type.tokenBucket(1, "30 d", 50)]) {
     const prefix = `shared-${prefixes++}`;
     const limiters = [[Own, io], [Own, node], [Ratelimit, client]].map(([type, redis]) =>
       new type({ redis, limiter: make(type), prefix, ephemeralCache: false, timeout: 0 }));
@@ -117,7 +117,7 @@ test("require gives the same classes as import", () => {
 describe("what differs", () => {
   test("a rate that does not fit into a sliding window counts nothing: theirs counts it", async () => {
     const left = [];
-    for (const limiter of pair((type) => type.slidingWindow(5, "36500 d"), { ephemeralCache: false })) {
+    for (const limiter of pair((type) => type.slidingWindow(5, "30 d"), { ephemeralCache: false })) {
       await limiter.limit("a", { rate: 3 });
       assert.equal((await limiter.limit("a", { rate: 4 })).success, false);
       left.push((await limiter.getRemaining("a")).remaining);
@@ -133,7 +133,7 @@ describe("what differs", () => {
   });
 
   test("tokens that are given back fill each algorithm only up to its limit", async () => {
-    for (const make of [(type) => type.fixedWindow(5, "36500 d"), (type) => type.slidingWindow(5, "36500 d"), (type) => type.tokenBucket(1, "36500 d", 5)]) {
+    for (const make of [(type) => type.fixedWindow(5, "30 d"), (type) => type.slidingWindow(5, "30 d"), (type) => type.tokenBucket(1, "30 d", 5)]) {
       const limiters = pair(make);
       const left = async (limiter) => (await limiter.limit("a", { rate: -3 })).remaining;
       assert.deepEqual(await Promise.all(limiters.map(left)), [8, 5]);

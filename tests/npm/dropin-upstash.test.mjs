@@ -112,7 +112,7 @@ async function moveWhileIdle(move, ms) {
 }
 
 test("methods work apart from their object", async () => {
-  const { limit, getRemaining } = new Own({ limiter: Own.fixedWindow(2, "36500 d") });
+  const { limit, getRemaining } = new Own({ limiter: Own.fixedWindow(2, "30 d") });
   assert.equal((await limit("a")).remaining, 1);
   assert.equal((await getRemaining("a")).remaining, 1);
 });
@@ -123,7 +123,7 @@ test("require gives the class, as import does", () => {
 
 describe("what differs", () => {
   test("the state belongs to the object: theirs belongs to the prefix in Redis", async () => {
-    const make = (type) => new type({ redis: client, limiter: type.fixedWindow(1, "36500 d"), prefix: "shared", timeout: 0 });
+    const make = (type) => new type({ redis: client, limiter: type.fixedWindow(1, "30 d"), prefix: "shared", timeout: 0 });
     assert.equal((await make(Ratelimit).limit("a")).success, true);
     assert.equal((await make(Ratelimit).limit("a")).success, false);
     assert.equal((await make(Own).limit("a")).success, true);
@@ -141,7 +141,7 @@ describe("what differs", () => {
 
   test("a rate far beyond the tokens of a sliding window counts in part", async (t) => {
     t.mock.timers.enable({ apis: ["Date"], now: 1_700_000_000_000 });
-    const limiters = pair((type) => type.slidingWindow(5, "36500 d"), { ephemeralCache: false });
+    const limiters = pair((type) => type.slidingWindow(5, "1h"), { ephemeralCache: false });
     for (const limiter of limiters) assert.equal((await limiter.limit("a", { rate: 1_000 })).success, false);
     t.mock.timers.tick(5_800_000);
     const remaining = await Promise.all(limiters.map(async (limiter) => (await limiter.getRemaining("a")).remaining));
@@ -151,7 +151,7 @@ describe("what differs", () => {
   test("options about Redis are taken and ignored: nothing is sent, and nothing takes time", async () => {
     const redis = new Proxy({}, { get() { throw new Error("Redis was asked"); } });
     const about = { redis, analytics: true, timeout: 1, enableTelemetry: true, denyListThreshold: 3, dynamicLimits: false };
-    const own = new Own({ limiter: Own.fixedWindow(1, "36500 d"), ...about });
+    const own = new Own({ limiter: Own.fixedWindow(1, "30 d"), ...about });
     const { pending, reset, ...said } = await own.limit("a");
     assert.equal(await pending, undefined);
     assert.deepEqual(said, { success: true, limit: 1, remaining: 0 });
@@ -161,9 +161,9 @@ describe("what differs", () => {
     const [theirs, own] = pair((type) => type.tokenBucket(1, "1h", 5));
     const left = async (limiter) => (await limiter.limit("a", { rate: -3 })).remaining;
     assert.deepEqual([await left(theirs), await left(own)], [8, 5]);
-    const [their, our] = pair((type) => type.slidingWindow(5, "36500 d"));
+    const [their, our] = pair((type) => type.slidingWindow(5, "30 d"));
     assert.deepEqual([await left(their), await left(our)], [8, 5]);
-    const windows = pair((type) => type.fixedWindow(5, "36500 d"));
+    const windows = pair((type) => type.fixedWindow(5, "30 d"));
     assert.deepEqual(await Promise.all(windows.map(left)), [8, 8], "a fixed window has no such bound");
     for (const limiter of [their, our]) await limiter.limit("b", { rate: 3 });
     const back = async (limiter) => (await limiter.limit("b", { rate: -2 })).remaining;
@@ -172,7 +172,7 @@ describe("what differs", () => {
 
   test("resetUsedTokens resets one identifier: theirs also those that begin with it and a colon", async () => {
     const remaining = [];
-    for (const limiter of pair((type) => type.fixedWindow(5, "36500 d"))) {
+    for (const limiter of pair((type) => type.fixedWindow(5, "30 d"))) {
       await limiter.limit("user:1");
       await limiter.resetUsedTokens("user");
       remaining.push((await limiter.getRemaining("user:1")).remaining);
@@ -184,8 +184,8 @@ describe("what differs", () => {
     const prefix = "denied";
     await client.send("SADD", `${prefix}:denyList:all`, "192.0.2.1");
     await client.send("SET", `${prefix}:ipDenyListStatus`, "valid"); // theirs would fetch a list of addresses
-    const theirs = new Ratelimit({ redis: client, limiter: Ratelimit.fixedWindow(5, "36500 d"), prefix, enableProtection: true, timeout: 0 });
-    const own = new Own({ limiter: Own.fixedWindow(5, "36500 d"), prefix, enableProtection: true, denyList: ["192.0.2.1"] });
+    const theirs = new Ratelimit({ redis: client, limiter: Ratelimit.fixedWindow(5, "30 d"), prefix, enableProtection: true, timeout: 0 });
+    const own = new Own({ limiter: Own.fixedWindow(5, "30 d"), prefix, enableProtection: true, denyList: ["192.0.2.1"] });
     const ask = (limiter) => outcome(limiter.limit("a", { ip: "192.0.2.1" }));
     assert.deepEqual((await ask(theirs)).resolved.limit, 5);
     assert.deepEqual(await ask(own), await ask(theirs));
@@ -195,7 +195,7 @@ describe("what differs", () => {
   });
 
   test("the own cache forgets the oldest of 10,000 identifiers, whose refusals then have no reason", async () => {
-    const { limit } = new Own({ limiter: Own.fixedWindow(0, "36500 d") });
+    const { limit } = new Own({ limiter: Own.fixedWindow(0, "30 d") });
     await limit("first");
     assert.equal((await limit("first")).reason, "cacheBlock");
     for (let count = 0; count < 10_000; count++) await limit(`${count}`);
@@ -204,7 +204,7 @@ describe("what differs", () => {
   });
 
   test("a limiter without room refuses new identifiers with an error", async () => {
-    const { limit } = new Own({ limiter: Own.slidingWindow(5, "36500 d"), maxBytes: 20_000 });
+    const { limit } = new Own({ limiter: Own.slidingWindow(5, "30 d"), maxBytes: 20_000 });
     await assert.rejects(async () => { for (let count = 0; ; count++) await limit(`${count}`); }, { code: "TABLE_FULL" });
     assert.equal((await limit("0")).remaining, 3);
   });
@@ -230,7 +230,7 @@ describe("misuse", () => {
   ]) test(name, () => assert.throws(make, { code: "INVALID_OPTION", message }));
 
   test("nothing in the place of an option is as in theirs", async () => {
-    const limiters = pair((type) => type.fixedWindow(1, "36500 d"), { ephemeralCache: null });
+    const limiters = pair((type) => type.fixedWindow(1, "30 d"), { ephemeralCache: null });
     for (let count = 0; count < 3; count++) {
       const [one, other] = await Promise.all(limiters.map((own) => outcome(own.limit("a", { rate: null, ip: null }))));
       assert.deepEqual(other, one);

@@ -4,7 +4,7 @@ import { after, test } from "node:test";
 
 import { startHost } from "./host.mjs";
 import { install, load } from "./installed.mjs";
-import { assertOneAfterAnother, waiting } from "./waiting.mjs";
+import { assertOneAfterAnother, settled, waiting } from "./waiting.mjs";
 
 const { RemoteLimiter } = await load(install(), "tidegate/remote");
 const host = await startHost(`
