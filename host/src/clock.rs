@@ -29,6 +29,11 @@ thread_local! {
 #[must_use]
 #[inline]
 pub fn now() -> Timestamp {
+    now_by(system_time)
+}
+
+#[inline]
+fn now_by(read: impl FnOnce() -> Timestamp) -> Timestamp {
     let count = COUNTER.raw();
     if let Some((anchored_at, time)) = ANCHOR.get() {
         let passed_ns = COUNTER.delta_as_nanos(anchored_at, count);
@@ -36,15 +41,11 @@ pub fn now() -> Timestamp {
             return Timestamp(time.0.saturating_add(passed_ns / 1_000));
         }
     }
-    let time = system_time();
-    ANCHOR.set(anchor(count, time, COUNTER.raw()));
+    let time = read();
+    // of a thread that stood still meanwhile, nobody knows at which count the time was read
+    let is_at_once = COUNTER.delta_as_nanos(count, COUNTER.raw()) < AT_ONCE_NS;
+    ANCHOR.set(is_at_once.then_some((count, time)));
     time
-}
-
-/// What a thread counts from: a time, and the counter before and after it was read. `None` if the thread stood still between
-/// the two, because then nobody knows which moment the time belongs to.
-fn anchor(before: u64, time: Timestamp, after: u64) -> Option<(u64, Timestamp)> {
-    (COUNTER.delta_as_nanos(before, after) < AT_ONCE_NS).then_some((before, time))
 }
 
 /// A span that began at some moment, by the processor's counter.
@@ -79,15 +80,17 @@ pub(crate) fn micros(span: std::time::Duration) -> u64 {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{COUNTER, Timestamp, anchor};
+    use super::{Timestamp, now_by};
 
     #[test]
-    fn a_time_that_was_read_late_is_no_anchor() {
-        let before = COUNTER.raw();
-        let (began, time) = (Instant::now(), Timestamp(7));
-        while began.elapsed() < Duration::from_millis(1) {}
-        assert_eq!(anchor(before, time, COUNTER.raw()), None);
-        assert_eq!(anchor(before, time, before), Some((before, time)));
+    fn a_thread_counts_from_no_time_that_was_read_late() {
+        let late = || {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(1) {}
+            Timestamp(7_000_000)
+        };
+        assert_eq!(now_by(late), Timestamp(7_000_000));
+        assert_eq!(now_by(|| Timestamp(8_000_000)), Timestamp(8_000_000));
     }
 
     #[test]

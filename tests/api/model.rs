@@ -8,6 +8,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::upstream::read_chunk;
+
 /// What the model got, and what it said that it used.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -131,14 +133,9 @@ fn body(call: &Call, reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
         return Ok(body);
     }
     let mut body = Vec::new();
-    while call.field("transfer-encoding").is_some() {
-        let mut size = String::new();
-        reader.read_line(&mut size)?;
-        let mut chunk = vec![0; usize::from_str_radix(size.trim(), 16).unwrap() + 2];
-        reader.read_exact(&mut chunk)?;
-        match chunk.strip_suffix(b"\r\n") {
-            Some([]) => break,
-            rest => body.extend_from_slice(rest.unwrap()),
+    if call.field("transfer-encoding").is_some() {
+        while let Some(chunk) = read_chunk(reader)? {
+            body.extend(chunk);
         }
     }
     Ok(body)

@@ -127,21 +127,25 @@ fn respond(
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\nno length\r\n"
         ),
         "upload" => {
-            loop {
-                let mut size = String::new();
-                reader.read_line(&mut size)?;
-                let mut chunk = vec![0; usize::from_str_radix(size.trim(), 16).unwrap() + 2];
-                reader.read_exact(&mut chunk)?;
-                let Some(bytes) = chunk.strip_suffix(b"\r\n").filter(|rest| !rest.is_empty())
-                else {
-                    break;
-                };
-                let _ = tell.send(String::from_utf8_lossy(bytes).into_owned());
+            while let Some(chunk) = read_chunk(reader)? {
+                let _ = tell.send(String::from_utf8_lossy(&chunk).into_owned());
             }
             write!(stream, "HTTP/1.1 200 OK\r\n{CLOSE}")
         }
         _ => write!(stream, "{}", echo(head, reader)?),
     }
+}
+
+/// The next chunk of a body; `None` at its end.
+pub fn read_chunk(reader: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
+    let mut size = String::new();
+    reader.read_line(&mut size)?;
+    let size = usize::from_str_radix(size.trim(), 16).unwrap();
+    let mut chunk = vec![0; size + 2];
+    reader.read_exact(&mut chunk)?;
+    assert!(chunk.ends_with(b"\r\n"), "{chunk:?}");
+    chunk.truncate(size);
+    Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
 }
 
 /// `hello` as gzip stores it.

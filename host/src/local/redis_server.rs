@@ -76,8 +76,8 @@ impl Drop for RedisServer {
     }
 }
 
-/// Starts something at a port of 11,000 to 20,999, which this process gets only once. This port, and the one 10,000 higher that a node of a Cluster also needs, are
-/// below those that Linux gives to connections: none of them has the port when a server starts again.
+/// Starts something at a port of 11,000 to 20,999, which this process gets only once. This port, and the one 10,000 higher that a node
+/// of a Cluster also needs, are below those that Linux gives to connections: none of them has the port when a server starts again.
 ///
 /// # Errors
 /// Returns the last error of `start`, which gets other ports after an error: another process may have the port.
