@@ -71,12 +71,13 @@ for (const [name, connected] of Object.entries(CLIENTS)) {
     const toMaster = await startProxy(master.port);
     const clients = [await connected(toMaster.port), await connected(toMaster.port), await connected(replica.port)];
     const limiters = clients.map(({ client }) => new RedisLimiter(policy, client, { deadline: "1s" }));
+    const { state, end } = underLoad(limiters.slice(0, 2));
     t.after(async () => {
-      for (const { end } of clients) end();
+      await end(); // also if the test fails, and nothing else ends the process
+      for (const client of clients) client.end();
       toMaster.stop();
       await stop();
     });
-    const { state, end } = underLoad(limiters.slice(0, 2));
     await until(() => state.granted > 500);
     master.server.kill("SIGKILL");
     await once(master.server, "exit");
