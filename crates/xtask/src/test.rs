@@ -47,7 +47,14 @@ struct Tally {
     skipped: u64,
     closing_lines: Vec<String>,
     failures: Vec<String>,
+    /// What runners told of failed tests.
+    told: Vec<String>,
+    /// Whether the runner tells of failed tests now.
+    is_telling: bool,
 }
+
+/// More lines of what runners told of failed tests are not printed again.
+const MOST_TOLD: usize = 400;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let all = Suite::value_variants();
@@ -68,6 +75,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("\nThe closing lines of each runner:");
     for line in &tally.closing_lines {
         println!("  {line}");
+    }
+    for line in &tally.told {
+        println!("{line}"); // again, where it is found
     }
     for failure in &tally.failures {
         println!("FAILED {failure}");
@@ -98,6 +108,7 @@ impl Tally {
     /// Runs a runner, prints its output and keeps its closing lines.
     fn watch(&mut self, what: &str, mut runner: Command) -> Result<()> {
         eprintln!("\x1b[1m==> {what}\x1b[0m");
+        self.is_telling = false;
         let mut child = runner.stdout(Stdio::piped()).spawn().with_context(|| what.to_owned())?;
         let output = child.stdout.take().context("no standard output")?;
         for line in BufReader::new(output).lines() {
@@ -113,6 +124,14 @@ impl Tally {
     }
 
     fn read(&mut self, what: &str, line: &str) {
+        match line {
+            "failures:" | "✖ failing tests:" => self.is_telling = true, // cargo test, node --test
+            _ if line.starts_with("test result: ") => self.is_telling = false,
+            _ => {}
+        }
+        if self.is_telling && self.told.len() < MOST_TOLD {
+            self.told.push(line.to_owned());
+        }
         if let Some(counts) = line.strip_prefix("test result: ") {
             // cargo test: "ok. 30 passed; 0 failed; 0 ignored; …"
             let counts = counts.split_once(". ").map_or(counts, |(_, counts)| counts);
@@ -146,6 +165,26 @@ mod tests {
 
     use super::*;
     use crate::run::root;
+
+    #[test]
+    fn what_runners_tell_of_failed_tests_is_kept() {
+        let cargo = [
+            "test a ... FAILED",
+            "failures:",
+            "---- a stdout ----",
+            "why",
+            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out",
+            "test b ... ok",
+        ];
+        let node =
+            ["✖ c (3 ms)", "ℹ pass 4", "ℹ fail 1", "✖ failing tests:", "✖ c (3 ms)", "because"];
+        let mut tally = Tally::default();
+        cargo.iter().chain(&node).for_each(|line| tally.read("runner", line));
+        let told =
+            ["failures:", "---- a stdout ----", "why", "✖ failing tests:", "✖ c (3 ms)", "because"];
+        assert_eq!(tally.told, told);
+        assert_eq!([tally.passed, tally.failed], [6, 2]);
+    }
 
     #[test]
     fn the_workflow_runs_every_suite() {
