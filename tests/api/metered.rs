@@ -275,6 +275,7 @@ fn a_commit_whose_object_fails_is_repeated_and_taken_once() {
         model.go.send(()).unwrap();
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap();
+        crate::faults::wait_for(&served, "armed", 0); // before a look at the charge could get the fault
         wait_for_charge(&served, 77 * round);
     }
 }

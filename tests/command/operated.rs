@@ -29,7 +29,7 @@ fn a_server_is_alive_while_its_redis_is_away_and_ready_when_it_is_back() {
     }
     let asked = Instant::now();
     let away = ready();
-    assert!(asked.elapsed() < Duration::from_secs(2), "a Redis that is gone is known at once");
+    assert!(asked.elapsed() < Duration::from_secs(5), "a Redis that is gone is known at once");
     assert_eq!((away.status, away.get("type")), (503, "urn:tidegate:not-ready".into()));
     assert_eq!(away.get("detail"), "the store is unavailable");
     assert_eq!(api.get("/healthz", &[]).status, 200);

@@ -150,6 +150,9 @@ class Resizable {
   }
 }
 
+/** The longest sliding window in which the core can count the most tokens that a limit may be set to, and one more. */
+const LONGEST_DYNAMIC_MS = Math.floor(2 ** 63 / (1000 * (MOST_DYNAMIC + 1)));
+
 /**
  * A request is granted while less than all tokens are used. The core compares units, of which a token has many, so the limit is a unit
  * less than one token more.
@@ -161,7 +164,8 @@ class SlidingWindow extends Resizable {
   /** @param {number} tokens @param {number} windowMs @param {Context} context */
   constructor(tokens, windowMs, context) {
     const mostUnits = mostUnitsIn(windowMs);
-    const mostTokens = context.isDynamic ? MOST_DYNAMIC : tokens;
+    if (context.isDynamic && mostUnits <= MOST_DYNAMIC) throw invalid("window", `at most ${LONGEST_DYNAMIC_MS} ms with \`dynamicLimits\``, windowMs);
+    const mostTokens = context.isDynamic ? Math.max(tokens, MOST_DYNAMIC) : tokens;
     const unitsPerToken = Math.min(windowMs, Math.floor(mostUnits / (mostTokens + 1)));
     if (tokens < 1 || unitsPerToken < 1) throw invalid("tokens", `a whole number from 1 to ${mostUnits - 1} in such a window`, tokens);
     super("upstash-sliding", tokens, context, (most) => (
