@@ -8,9 +8,8 @@
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
 // - `/fault/woken` counts what must be woken when WebAssembly ends, such as exchanges that share a call.
-// - `/fault/count` returns the events and what was logged, and counts the faults that have not happened yet, the exchanges
-//   that were begun, those of them that are remembered, the calls of objects, the objects that are held, and the bytes of
-//   WebAssembly's memory.
+// - `/fault/count` returns the events and what was logged. It counts the faults that are armed, the exchanges that were begun,
+//   those of them that are remembered, the calls of objects, the objects that are held, and the bytes of WebAssembly's memory.
 import worker, { Keys as Real, Policies as RealPolicies } from "./worker/index.js";
 import { Fields } from "./worker/build/fields.js";
 import { Isolate, NextStep, Owner, initSync } from "./worker/build/index.js";

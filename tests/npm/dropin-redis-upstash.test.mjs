@@ -153,8 +153,8 @@ describe("misuse", () => {
     ["no client", () => new Own({ limiter }), /^`redis`: expected a client of `ioredis`/],
     ["a timeout that is no number", () => new Own({ redis: io, limiter, timeout: "5" }), '`timeout`: expected a finite number, found "5"'],
     ["no tokens", () => new Own({ redis: io, limiter: Own.slidingWindow(0, "1h") }), /^`tokens`: expected a whole number from 1 to \d+ in such a window, found 0$/],
-    ["a window too long for limits that change", () => new Own({ redis: io, limiter: Own.slidingWindow(5, "102 d"), dynamicLimits: true }), /^`window`: expected at most 8796084633 ms with `dynamicLimits`, found 8812800000$/],
-    ["too many tokens for limits that change", () => new Own({ redis: io, limiter: Own.slidingWindow(2 ** 30, "101 d"), dynamicLimits: true }), /^`tokens`: expected a whole number from 1 to 1056949 in such a window, found 1073741824$/],
+    ["a window too long for limits that change", () => new Own({ redis: io, limiter: Own.slidingWindow(5, "102 d"), dynamicLimits: true }), "`window`: expected at most 8796084633 ms with `dynamicLimits`, found 8812800000"],
+    ["too many tokens for limits that change", () => new Own({ redis: io, limiter: Own.slidingWindow(2 ** 30, "101 d"), dynamicLimits: true }), "`tokens`: expected a whole number from 1 to 1056949 in such a window, found 1073741824"],
   ]) test(name, () => assert.throws(make, { code: "INVALID_OPTION", message }));
 
   test("an algorithm in memory", async () => {

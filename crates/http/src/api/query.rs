@@ -96,7 +96,7 @@ pub(super) fn fields<const N: usize>(
     Ok(values)
 }
 
-/// For a call that takes no field of the query. The field of a caller who errs could be a cost.
+/// For a call that takes no field of the query. A caller may mean a field that is ignored as the cost.
 pub(super) fn none(head: &Head<'_>) -> Result<(), Response> {
     match head.query {
         "" => Ok(()),

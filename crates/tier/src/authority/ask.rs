@@ -170,7 +170,7 @@ pub enum SwapOutcome<E> {
     /// The store answered that a record holds something else than bytes. Nothing was written. This is no outage: a node does not
     /// decide by its share.
     Unreadable(E),
-    /// The store did not answer, or answered something else. Nobody knows what was written.
+    /// The store gave no answer, or one that it cannot give. Nobody knows what was written.
     Failed(E),
 }
 

@@ -135,8 +135,8 @@ fn npm(tally: &mut Tally) -> Result<()> {
 }
 
 /// The command names each file because Node 20 does not expand patterns. Two files run at a time: by itself Node leaves one
-/// processor alone, so on two it runs one after another, although most files wait for servers and other programs. Node 20 would report
-/// in another form.
+/// processor alone, so on two it runs one after another, although most files wait for servers and other programs. The reporter
+/// is that of newer versions: Node 20 has another one for a pipe.
 fn node(node: &str) -> Result<Command> {
     let mut runner = command(node, &["--test", "--test-concurrency=2", "--test-reporter=spec"]);
     for file in fs::read_dir(root().join("tests/npm"))? {
