@@ -57,10 +57,12 @@ fn within(deadline: Duration) -> RedisOptions {
     RedisOptions { deadline, ..RedisOptions::default() }
 }
 
-/// A plain connection, for commands that the store does not send.
+/// A plain connection, for commands that the store does not send. It waits as long as a busy machine needs.
 async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    let patient =
+        redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }
 
 fn record(policy: &Policy) -> &Record {
