@@ -51,6 +51,7 @@ struct Tally {
     told: Vec<String>,
     /// Whether the runner tells of failed tests now.
     is_telling: bool,
+    is_in_backtrace: bool,
 }
 
 /// More lines of what runners told of failed tests are not printed again.
@@ -108,7 +109,7 @@ impl Tally {
     /// Runs a runner, prints its output and keeps its closing lines.
     fn watch(&mut self, what: &str, mut runner: Command) -> Result<()> {
         eprintln!("\x1b[1m==> {what}\x1b[0m");
-        self.is_telling = false;
+        (self.is_telling, self.is_in_backtrace) = (false, false);
         let mut child = runner.stdout(Stdio::piped()).spawn().with_context(|| what.to_owned())?;
         let output = child.stdout.take().context("no standard output")?;
         for line in BufReader::new(output).lines() {
@@ -126,10 +127,14 @@ impl Tally {
     fn read(&mut self, what: &str, line: &str) {
         match line {
             "failures:" | "✖ failing tests:" => self.is_telling = true, // cargo test, node --test
+            "stack backtrace:" => self.is_in_backtrace = true,
+            _ if line.starts_with("note: ") => self.is_in_backtrace = false,
             _ if line.starts_with("test result: ") => self.is_telling = false,
             _ => {}
         }
-        if self.is_telling && self.told.len() < MOST_TOLD {
+        // of a backtrace, where this project's own code was
+        let is_told = !self.is_in_backtrace || line.trim_start().starts_with("at ./");
+        if self.is_telling && is_told && self.told.len() < MOST_TOLD {
             self.told.push(line.to_owned());
         }
         if let Some(counts) = line.strip_prefix("test result: ") {
@@ -173,6 +178,12 @@ mod tests {
             "failures:",
             "---- a stdout ----",
             "why",
+            "stack backtrace:",
+            "   0: panic_fmt",
+            "             at /rustc/core/src/panicking.rs:80:14",
+            "   1: ask",
+            "             at ./redis/main.rs:75:51",
+            "note: Some details are omitted",
             "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out",
             "test b ... ok",
         ];
@@ -180,9 +191,15 @@ mod tests {
             ["✖ c (3 ms)", "ℹ pass 4", "ℹ fail 1", "✖ failing tests:", "✖ c (3 ms)", "because"];
         let mut tally = Tally::default();
         cargo.iter().chain(&node).for_each(|line| tally.read("runner", line));
-        let told =
-            ["failures:", "---- a stdout ----", "why", "✖ failing tests:", "✖ c (3 ms)", "because"];
-        assert_eq!(tally.told, told);
+        let of_cargo = [
+            "failures:",
+            "---- a stdout ----",
+            "why",
+            "             at ./redis/main.rs:75:51",
+            "note: Some details are omitted",
+        ];
+        let of_node = ["✖ failing tests:", "✖ c (3 ms)", "because"];
+        assert_eq!(tally.told, [&of_cargo[..], &of_node].concat());
         assert_eq!([tally.passed, tally.failed], [6, 2]);
     }
 
