@@ -30,7 +30,10 @@ impl RedisCluster {
             cluster.nodes.push(node);
             cluster.ports.push(port);
         }
+        // a node that stands still for the given time, while it starts, would lose its handshakes or its slots
+        cluster.set_timeout(Duration::from_secs(15))?;
         cluster.join().context("the nodes do not become a Cluster")?;
+        cluster.set_timeout(timeout)?;
         Ok(cluster)
     }
 
@@ -57,6 +60,13 @@ impl RedisCluster {
     #[must_use]
     pub fn ports(&self) -> &[u16] {
         &self.ports
+    }
+
+    fn set_timeout(&self, timeout: Duration) -> Result<()> {
+        let (name, millis) = ("cluster-node-timeout", timeout.as_millis().to_string());
+        self.nodes
+            .iter()
+            .try_for_each(|node| ask(node, cmd("CONFIG").arg("SET").arg(name).arg(&millis)))
     }
 
     fn join(&self) -> Result<()> {
