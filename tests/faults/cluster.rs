@@ -25,10 +25,11 @@ fn slot(cluster: &RedisCluster, policy: &str) -> (u16, usize) {
 
 #[test]
 fn a_master_is_lost() {
-    let cluster = RedisCluster::start(MASTERS, true, NODE_TIMEOUT).unwrap();
+    let cluster = RedisCluster::start(MASTERS, true).unwrap();
     let world = World::new(2, &["--redis", &cluster.url()]);
     let (_, master) = slot(&cluster, "closed");
     let recovered = world.run(|world| {
+        cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
         signal(process_id(&cluster.nodes()[master]), "-KILL");
         world.until("`on_error` decides", |heard| {
             heard.iter().all(|heard| heard.failed_closed >= 20)
@@ -49,7 +50,7 @@ fn a_master_is_lost() {
 
 #[test]
 fn slots_move() {
-    let cluster = RedisCluster::start(MASTERS, false, PATIENT).unwrap();
+    let cluster = RedisCluster::start(MASTERS, false).unwrap();
     let world = World::patient(2, &["--redis", &cluster.url()]);
     let slots = ["closed", "open"].map(|policy| slot(&cluster, policy));
     let recovered = world.run(|world| {

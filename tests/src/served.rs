@@ -106,7 +106,7 @@ pub fn redis(policies: &str) -> Served {
 
 /// A private Redis Cluster of three masters, on which many hosts can be tried: it takes seconds to start.
 pub fn a_cluster() -> RedisCluster {
-    RedisCluster::start(3, false, Duration::from_secs(10)).expect("a Redis Cluster")
+    RedisCluster::start(3, false).expect("a Redis Cluster")
 }
 
 /// The host with states in this Cluster, which has none at first.

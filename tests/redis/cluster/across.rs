@@ -120,7 +120,7 @@ async fn without_memory_what_writes_nothing_is_answered() {
     for node in cluster.nodes() {
         let _: () = ask(node, &[b"CONFIG", b"SET", b"maxmemory", b"1"]).await;
     }
-    let fresh = Redis::new(&cluster.url(), super::super::within(super::PATIENT)).unwrap();
+    let fresh = super::store(&cluster);
     fresh.ping().await.unwrap(); // it knows the masters, so its first call is one over slots
     for left in ask_all(&fresh, keys.clone(), 0).await {
         assert_eq!(left.unwrap(), 999_999);

@@ -10,12 +10,12 @@ use tidegate::store::{Redis, StoreError};
 
 use super::super::load::{Load, holds};
 use super::super::{MARGIN, NOW, ask, on, process_id, signal, within};
-use super::{NODE_TIMEOUT, PATIENT, masters, slot, store};
+use super::{NODE_TIMEOUT, masters, slot, store};
 
 const DEADLINE: Duration = Duration::from_millis(250);
 
-fn with_replicas(timeout: Duration) -> RedisCluster {
-    RedisCluster::start(3, true, timeout).unwrap()
+fn with_replicas() -> RedisCluster {
+    RedisCluster::start(3, true).unwrap()
 }
 
 fn hasty(cluster: &RedisCluster) -> Redis {
@@ -33,7 +33,7 @@ async fn becomes_master(node: &RedisServer) {
 
 #[tokio::test]
 async fn a_master_that_is_killed_costs_errors_until_its_replica_takes_over() {
-    let mut cluster = with_replicas(NODE_TIMEOUT);
+    let mut cluster = with_replicas();
     let mut load = Load::new(vec![store(&cluster), store(&cluster)], 60);
     load.recovers().await;
     let patient = mem::replace(&mut load.stores, vec![hasty(&cluster), hasty(&cluster)]);
@@ -42,6 +42,7 @@ async fn a_master_that_is_killed_costs_errors_until_its_replica_takes_over() {
     let account = load
         .while_running(async {
             load.left(&load.keys[0]).await;
+            cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
             signal(&id, "-KILL");
             becomes_master(&cluster.nodes()[3]).await;
             load.recovers().await;
@@ -67,7 +68,7 @@ async fn a_master_that_is_killed_costs_errors_until_its_replica_takes_over() {
 #[tokio::test]
 async fn what_a_replica_had_not_received_is_granted_once_more_and_no_more() {
     const UNSENT: u64 = 25;
-    let cluster = with_replicas(NODE_TIMEOUT);
+    let cluster = with_replicas();
     let load = Load::new(vec![store(&cluster)], 30);
     let mut keys = Vec::new();
     for key in &load.keys {
@@ -83,6 +84,7 @@ async fn what_a_replica_had_not_received_is_granted_once_more_and_no_more() {
     let [master, replica] = [0, 3].map(|node| &cluster.nodes()[node]);
     let synced: u64 = ask(master, &[b"WAIT", b"1", b"10000"]).await;
     assert_eq!(synced, 1);
+    cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
     let stopped = process_id(replica);
     signal(&stopped, "-STOP");
     let closed: u64 = ask(master, &[b"CLIENT", b"KILL", b"TYPE", b"replica"]).await;
@@ -101,7 +103,7 @@ async fn what_a_replica_had_not_received_is_granted_once_more_and_no_more() {
 
 #[tokio::test]
 async fn a_failover_by_hand_under_load_costs_nothing() {
-    let cluster = with_replicas(PATIENT);
+    let cluster = with_replicas();
     let load = Load::new(vec![store(&cluster), store(&cluster)], 60);
     let account = load
         .while_running(async {
@@ -175,12 +177,13 @@ async fn a_master_that_stands_still_delays_no_key_of_another_one() {
 /// A master that stands still is a master no more; when it goes on, nobody asks it.
 #[tokio::test]
 async fn a_master_that_stands_still_costs_errors_in_time_and_then_nobody_asks_it() {
-    let cluster = with_replicas(NODE_TIMEOUT);
+    let cluster = with_replicas();
     let load = Load::new(vec![hasty(&cluster)], 30);
     load.recovers().await;
     let id = process_id(&cluster.nodes()[0]);
     let account = load
         .while_running(async {
+            cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
             signal(&id, "-STOP");
             becomes_master(&cluster.nodes()[3]).await;
             load.recovers().await;

@@ -14,7 +14,7 @@ use super::{NODE_TIMEOUT, slot};
 
 #[tokio::test]
 async fn a_host_goes_on_while_a_master_is_lost_and_tells_its_replica_afterwards() {
-    let cluster = RedisCluster::start(3, true, NODE_TIMEOUT).unwrap();
+    let cluster = RedisCluster::start(3, true).unwrap();
     let options = RedisOptions { clock: Some(clock::now), ..within(Duration::from_secs(2)) };
     let store = Redis::new(&cluster.url(), options).unwrap();
     let policy = "on_error = 'local'\nlimits = [{ algorithm = 'fixed_window', limit = 1000000, period = '365d' }]";
@@ -31,6 +31,7 @@ async fn a_host_goes_on_while_a_master_is_lost_and_tells_its_replica_afterwards(
     let replicas: u64 = ask(node, &[b"WAIT", b"1", b"10000"]).await;
     assert_eq!((granted, replicas), (10, 1), "the replica knows of all that was granted");
 
+    cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
     signal(&process_id(node), "-KILL");
     let began = Instant::now();
     while local < 20 {

@@ -56,7 +56,7 @@ impl Server {
 
     /// A Cluster of so many masters.
     pub(crate) async fn cluster(masters: u16) -> Result<Self> {
-        let start = move || RedisCluster::start(masters, false, Duration::from_secs(5));
+        let start = move || RedisCluster::start(masters, false);
         let nodes = tokio::task::spawn_blocking(start).await??;
         let mut connections = Vec::new();
         for node in nodes.nodes() {
