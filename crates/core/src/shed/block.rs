@@ -5,11 +5,12 @@
 //! | F | time at which the block began | µs since the epoch |
 //! | S | span of the block | µs |
 //!
-//! A request at `now` is refused iff F ≤ taken < F + S. `taken` is `now`, or F if `now` is at most S
-//! before F. If `now` is further before F, the clock was wrong when the block began, and the block
-//! is over.
+//! | P | period of the key's limits, or S if that is longer | µs |
 //!
-//! **Guarantee:** a key is blocked for S by a clock that runs, and for at most 2·S by a clock that
+//! A request at `now` is refused iff F − P ≤ `now` < F + S. If `now` is further before F, the clock was
+//! wrong when the block began, and the block is over: see [`Timestamp::taken_after`].
+//!
+//! **Guarantee:** a key is blocked for S by a clock that runs, and for at most P + S by a clock that
 //! steps.
 //!
 //! State: 2 words, F and S. A key without a block has no words.
@@ -17,10 +18,10 @@
 //! ```
 //! use tidegate_core::{Micros, Timestamp, shed::block::Block};
 //!
-//! let block = Block::new(Timestamp(1_000), Micros(60));
-//! assert_eq!(block.retry_after(Timestamp(1_020)), Some(Micros(40)));
-//! assert_eq!(block.retry_after(Timestamp(1_059)), Some(Micros(1)));
-//! assert_eq!(block.retry_after(Timestamp(1_060)), None);
+//! let (block, period) = (Block::new(Timestamp(1_000), Micros(60)), Micros(100));
+//! assert_eq!(block.retry_after(Timestamp(900), period), Some(Micros(160)));
+//! assert_eq!(block.retry_after(Timestamp(1_059), period), Some(Micros(1)));
+//! assert_eq!(block.retry_after(Timestamp(1_060), period), None);
 //! ```
 
 #[cfg(test)]
@@ -44,23 +45,22 @@ impl Block {
         Self { from, span }
     }
 
-    /// The span for which the block still lasts at `now`. `None` if it is over.
+    /// The span from `now` until the block ends, on a key whose limits have this period. `None` if it is over.
     #[must_use]
-    pub const fn retry_after(&self, now: Timestamp) -> Option<Micros> {
-        let passed = match now.taken_after(self.from, self.span) {
-            taken if taken.0 >= self.from.0 => taken.saturating_since(self.from),
-            _ => return None, // the clock stepped back by more than the span
-        };
-        match self.span.0.checked_sub(passed.0) {
-            None | Some(0) => None,
-            Some(left) => Some(Micros(left)),
+    pub const fn retry_after(&self, now: Timestamp, period: Micros) -> Option<Micros> {
+        let period = if period.0 > self.span.0 { period } else { self.span };
+        match self.left(now) {
+            Micros(0) => None,
+            _ if now.taken_after(self.from, period).0 < self.from.0 => None, // the clock has stepped back
+            Micros(left) if left > Micros::MAX.0 => Some(Micros::MAX),
+            left => Some(left),
         }
     }
 
-    /// Whether the block has ended for good, and not only for a clock that stands before it.
+    /// The span from `now` until the block has ended for good, also if the clock stands too far before it to be refused.
     #[must_use]
-    pub const fn is_over(&self, now: Timestamp) -> bool {
-        now.0 >= self.from.0.saturating_add(self.span.0)
+    pub const fn left(&self, now: Timestamp) -> Micros {
+        self.from.saturating_add(self.span).saturating_since(now)
     }
 
     /// The block as the words of its state.

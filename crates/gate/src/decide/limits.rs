@@ -393,7 +393,7 @@ impl Record {
     #[must_use]
     pub fn time_to_live(&self, words: &[u64], now: Timestamp) -> Micros {
         let (words, block) = self.unblocked(words);
-        let blocked = block.and_then(|block| block.retry_after(now)).unwrap_or_default();
+        let blocked = block.map(|block| block.left(now)).unwrap_or_default();
         self.split(words)
             .map(|(limit, words)| {
                 // spans rather than times, which could not go beyond the last timestamp

@@ -9,7 +9,7 @@ mod tests;
 use smallvec::SmallVec;
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::block::Block;
-use tidegate_core::{Decision, Timestamp};
+use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::{Effect, Limits, Record, RecordWords, Verdict};
 use crate::limit::{Budget, Operation, OperationError};
@@ -74,20 +74,20 @@ impl KeyState {
         decide: impl FnOnce(&Limits, &mut [u64]) -> Result<Verdict, OperationError>,
     ) -> Result<Verdict, OperationError> {
         let Self { words, block } = self;
+        let taken = limits.taken_at(words, now);
         match operation {
             Operation::Block(span) => {
                 if !limits.records().iter().any(Record::keeps_block) {
                     return Err(OperationError::NoWholeKey);
                 }
-                *block = Some(Block::new(now, *span)); // of no span: it is over below
+                *block = Some(Block::new(taken, *span)); // of no span: it is over below
             }
             Operation::Reset(_) => *block = None,
             _ => {}
         }
-        // a block has a clock rule of its own, so the clock of the limits cannot make it longer
-        let Some(left) = block.and_then(|block| block.retry_after(now)) else {
+        let Some(left) = block.and_then(|block| block.retry_after(taken, limits.period())) else {
             if !operation.is_peek() {
-                *block = block.filter(|block| !block.is_over(now));
+                *block = block.filter(|block| block.left(taken) > Micros::ZERO);
             }
             return decide(limits, words);
         };

@@ -83,7 +83,10 @@ impl Entry {
     fn limited(&self, now: Timestamp) -> Option<Limited> {
         let (words, block) = self.record.unblocked(&self.words);
         let key = || String::from(self.key.as_str());
-        if let Some(retry_after) = block.and_then(|block| block.retry_after(now)) {
+        let periods = self.record.limits().iter().map(|named| named.limit.period());
+        let period = periods.max().unwrap_or_default();
+        let taken = now.taken_after(self.record.newest(words), period);
+        if let Some(retry_after) = block.and_then(|block| block.retry_after(taken, period)) {
             return Some(Limited { key: key(), limit: None, retry_after });
         }
         // a draw that only certain refusal sheds

@@ -44,7 +44,7 @@ pub(super) const MUTATIONS: [Mutation; 28] = [
     ("a refusal holds for lower costs", REFUSALS,
         "refusal.cost <= cost && at < refusal.until", "(refusal.cost <= cost || true) && at < refusal.until"),
     ("a block is forgotten", BLOCK,
-        "*block = Some(Block::new(now, *span));", "*block = block.filter(|_| span.0 > 0);"),
+        "*block = Some(Block::new(taken, *span));", "*block = block.filter(|_| span.0 > 0);"),
     ("a reset leaves the key blocked", BLOCK,
         "Operation::Reset(_) => *block = None,", "Operation::Reset(_) => {}"),
     ("the holder of a blocked key gets units", BLOCK,

@@ -31,15 +31,11 @@ impl Block {
         [self.from, self.span]
     }
 
-    /// How long the block still lasts. A clock that stands before its beginning by more than its span was wrong
-    /// when it began.
-    fn left(self, now: Timestamp) -> Option<u64> {
-        let left = match now.0.checked_sub(self.from) {
-            Some(passed) => self.span.saturating_sub(passed),
-            None if self.from - now.0 <= self.span => self.span,
-            None => 0,
-        };
-        (left > 0).then_some(left)
+    /// How long the block still lasts. A clock that stands too far before its beginning was wrong when it began.
+    fn left(self, now: Timestamp, period: Micros) -> Option<u64> {
+        let early = self.from.saturating_sub(now.0) > self.span.max(period.0);
+        let left = (self.from + self.span).saturating_sub(now.0);
+        (left > 0 && !early).then_some(left)
     }
 }
 
@@ -51,18 +47,19 @@ pub(super) fn operate(
     now: Timestamp,
     operation: &Operation,
 ) -> Result<Verdict, OperationError> {
+    let look = Operation::from(0);
+    let taken = limits.operate(words, now, &look)?.at;
     match operation {
         Operation::Block(span) if limits.records().iter().any(keeps_block) => {
-            *block = (span.0 > 0).then_some(Block { from: now.0, span: span.0 });
+            *block = (span.0 > 0).then_some(Block { from: taken.0, span: span.0 });
         }
         Operation::Block(_) => return Err(OperationError::NoWholeKey),
         Operation::Reset(_) => *block = None,
         _ => {}
     }
-    let look = Operation::from(0);
-    let Some(left) = block.and_then(|block| block.left(now)) else {
+    let Some(left) = block.and_then(|block| block.left(taken, limits.period())) else {
         if !operation.is_peek() {
-            *block = block.filter(|block| now.0 < block.from + block.span);
+            *block = block.filter(|block| taken.0 < block.from + block.span);
         }
         let is_block = matches!(operation, Operation::Block(_));
         return limits.operate(words, now, if is_block { &look } else { operation });

@@ -1,20 +1,22 @@
 use super::*;
 
 #[test]
-fn a_clock_that_steps_never_blocks_for_longer_than_two_spans() {
+fn a_clock_that_steps_never_blocks_for_longer_than_the_span_and_the_longer_period() {
     let block = Block::new(Timestamp(1_000), Micros(100));
-    for (now, left, is_over) in [
-        (0, None, false), // the clock may come back
-        (899, None, false),
-        (900, Some(100), false),
-        (999, Some(100), false),
-        (1_000, Some(100), false),
-        (1_099, Some(1), false),
-        (1_100, None, true),
-        (u64::MAX, None, true),
+    for (now, left_in_10, left_in_200, is_over) in [
+        (0, None, None, false), // the clock may come back
+        (799, None, None, false),
+        (800, None, Some(300), false),
+        (899, None, Some(201), false),
+        (900, Some(200), Some(200), false),
+        (1_000, Some(100), Some(100), false),
+        (1_099, Some(1), Some(1), false),
+        (1_100, None, None, true),
+        (u64::MAX, None, None, true),
     ] {
-        assert_eq!(block.retry_after(Timestamp(now)), left.map(Micros), "at {now}");
-        assert_eq!(block.is_over(Timestamp(now)), is_over, "at {now}");
+        let left = |period| block.retry_after(Timestamp(now), Micros(period)).map(|left| left.0);
+        assert_eq!((left(10), left(200)), (left_in_10, left_in_200), "at {now}");
+        assert_eq!(block.left(Timestamp(now)) == Micros::ZERO, is_over, "at {now}");
     }
 }
 
@@ -24,7 +26,7 @@ fn extreme_times_and_spans_are_no_panic() {
         for span in [0, 1, u64::MAX] {
             let block = Block::new(Timestamp(from), Micros(span));
             for now in [0, 1, u64::MAX] {
-                let left = block.retry_after(Timestamp(now)).unwrap_or_default();
+                let left = block.retry_after(Timestamp(now), Micros(span)).unwrap_or_default();
                 assert!(left <= Micros::MAX);
             }
         }

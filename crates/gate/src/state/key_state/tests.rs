@@ -31,7 +31,11 @@ impl Key {
     }
 
     fn ask(&mut self, operation: Operation) -> Verdict {
-        self.state.operate(&self.limits, Timestamp(7), &operation).unwrap()
+        self.ask_at(7, operation)
+    }
+
+    fn ask_at(&mut self, now: u64, operation: Operation) -> Verdict {
+        self.state.operate(&self.limits, Timestamp(now), &operation).unwrap()
     }
 }
 
@@ -76,4 +80,27 @@ fn a_block_of_no_span_leaves_no_block() {
     let mut key = Key::blocked();
     let _ = key.ask(Operation::Block(Micros::ZERO));
     assert_eq!(key.state.block, None);
+}
+
+#[test]
+fn a_block_goes_by_the_clock_of_the_key() {
+    const MINUTE: u64 = 60_000_000;
+    let block = Operation::Block(Micros(3_000_000));
+    let ask = |before: &[(u64, Operation)], now| {
+        let mut key = Key::blocked();
+        let _ = key.ask(Operation::Block(Micros::ZERO));
+        before.iter().for_each(|(now, operation)| drop(key.ask_at(MINUTE + now, *operation)));
+        let verdict = key.ask_at(MINUTE + now, Operation::from(1));
+        let at = verdict.at.0 - MINUTE;
+        (at, verdict.decision.is_allowed(), verdict.decision.retry_after().0)
+    };
+    let check = Operation::from(1);
+    let checked_and_blocked = [(5_000_000, check), (5_000_000, block)];
+    assert_eq!(ask(&checked_and_blocked, 1_900_000), (5_000_000, false, 3_000_000));
+    assert_eq!(ask(&checked_and_blocked, 8_000_000), (8_000_000, true, 0));
+    // the block is the first that the key sees
+    assert_eq!(ask(&[(5_000_000, block)], 1_900_000), (1_900_000, false, 6_100_000));
+    // the block comes late: it begins, as everything, at the newest time
+    let late = [(5_000_000, check), (4_000_000, block)];
+    assert_eq!(ask(&late, 7_999_999), (7_999_999, false, 1));
 }
