@@ -5,10 +5,10 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { install, load } from "./installed.mjs";
+import { load, project } from "./installed.mjs";
 
-const folder = install();
-const { Limiter } = await load(folder);
+const folder = project();
+const { Limiter } = await load();
 
 const NOW = 1_700_000_000_000_000;
 const MIB = 1 << 20;

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { install, load } from "./installed.mjs";
+import { load } from "./installed.mjs";
 
-const { Limiter } = await load(install());
+const { Limiter } = await load();
 
 const SECOND = 1_000_000;
 const now = 1_700_000_000_000_000;

@@ -2,11 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { install, load } from "./installed.mjs";
+import { load } from "./installed.mjs";
 
-const folder = install();
-const { ArgumentError, FullError, Limiter, LimiterError, PolicyError } = await load(folder);
-const { toml } = await load(folder, "tidegate/toml");
+const { ArgumentError, FullError, Limiter, LimiterError, PolicyError } = await load();
+const { toml } = await load("tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const SECOND = 1_000_000;

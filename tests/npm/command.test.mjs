@@ -6,9 +6,9 @@ import { openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { install } from "./installed.mjs";
+import { project } from "./installed.mjs";
 
-const folder = install();
+const folder = project();
 const command = join(folder, "node_modules/.bin/tidegate");
 
 const POLICIES = `

@@ -2,11 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { install, load } from "./installed.mjs";
+import { load } from "./installed.mjs";
 
-const folder = install();
-const { Limiter } = await load(folder);
-const { toml } = await load(folder, "tidegate/toml");
+const { Limiter } = await load();
+const { toml } = await load("tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const TWO_THEN_THREE_PER_SECOND = {

@@ -1,35 +1,15 @@
-// The entries of the drop-in classes as a user gets them: by `import` and `require`, with one module of WebAssembly, and their types.
+// The entries of the drop-in classes as a user gets them: by `import` and `require`, with one module of WebAssembly.
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { folder } from "./dropin.mjs";
-import { link } from "./installed.mjs";
+import { project } from "./installed.mjs";
 
-mkdirSync(join(folder, "node_modules/@upstash"));
-link(folder, ["@types", "@upstash/ratelimit", "@upstash/redis", "express-rate-limit", "ioredis", "rate-limit-redis", "rate-limiter-flexible", "redis", "rolling-rate-limiter"]);
-const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
-const app = readFileSync(new URL("dropin-app.ts", import.meta.url), "utf8");
-const onRedis = readFileSync(new URL("dropin-redis-app.ts", import.meta.url), "utf8");
-
-/** The app with our classes. The middleware of express-rate-limit stays. */
-const changed = app
-  .replace('{ MemoryStore } from "express-rate-limit"', '{ MemoryStore } from "tidegate/express-rate-limit"')
-  .replaceAll(/"(rate-limiter-flexible|rolling-rate-limiter)"/g, '"tidegate/$1"')
-  .replaceAll('"@upstash/ratelimit";', '"tidegate/upstash";');
-
-/** The app on Redis with our classes. The stores take the client itself. */
-const changedOnRedis = onRedis
-  .replace("sendCommand: (command: string, ...words: string[]) => client.call(command, ...words) as Promise<RedisReply>", "client")
-  .replace("import type { RedisReply } from \"rate-limit-redis\";\n", "")
-  .replaceAll('"rate-limit-redis"', '"tidegate/express-rate-limit/redis"')
-  .replaceAll(/"(rate-limiter-flexible|rolling-rate-limiter)"/g, '"tidegate/$1/redis"')
-  .replaceAll('"@upstash/ratelimit"', '"tidegate/upstash/redis"');
-
+const folder = project();
 const ENTRIES = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
 
 test("each entry is required where Node requires no ES modules", () => {
@@ -93,44 +73,3 @@ Promise.all([memory.consume("a"), ratelimit.limit("a")])
     assert.equal(readFileSync(outfile, "utf8").split("new WebAssembly.Instance").length, 2);
   });
 }
-
-describe("an app compiles", () => {
-  for (const [name, source, module] of [
-    ["with the libraries it was written for", app, "nodenext"], ["with ours", changed, "nodenext"],
-    ["with ours, by `require`", changed, "node16"], ["with ours, for a bundler", changed, "esnext"],
-    ["on Redis with the libraries it was written for", onRedis, "nodenext"], ["on Redis with ours", changedOnRedis, "nodenext"],
-    ["on Redis with ours, by `require`", changedOnRedis, "node16"],
-  ]) {
-    test(name, () => {
-      const file = join(folder, `app.${module === "node16" ? "cts" : "mts"}`);
-      writeFileSync(file, source);
-      const resolution = module === "esnext" ? "bundler" : module;
-      const options = ["--strict", "--noEmit", "--skipLibCheck", "--esModuleInterop", "--target", "es2022", "--types", "node"];
-      const { status, stdout } = spawnSync(process.execPath, [tsc, ...options, "--module", module, "--moduleResolution", resolution, file], { cwd: folder, encoding: "utf8" });
-      assert.equal(status, 0, stdout);
-    });
-  }
-
-  test("but not with mistakes", () => {
-    const file = join(folder, "wrong.mts");
-    writeFileSync(file, `import { MemoryStore } from "tidegate/express-rate-limit";
-import { RateLimiterMemory } from "tidegate/rate-limiter-flexible";
-import { InMemoryRateLimiter } from "tidegate/rolling-rate-limiter";
-import { Ratelimit } from "tidegate/upstash";
-// @ts-expect-error a prefix is a text
-new MemoryStore({ prefix: 5 });
-// @ts-expect-error points are needed
-new RateLimiterMemory({ duration: 1 });
-// @ts-expect-error an interval is needed
-new InMemoryRateLimiter({ maxInInterval: 1 });
-// @ts-expect-error there is no such unit
-Ratelimit.fixedWindow(5, "10 fortnights");
-// @ts-expect-error a limit is a number or false
-new Ratelimit({ limiter: Ratelimit.fixedWindow(5, "10 s"), dynamicLimits: true }).setDynamicLimit({ limit: "5" });
-// @ts-expect-error an algorithm is needed
-new Ratelimit({ limiter: () => 5 });
-`);
-    const { status, stdout } = spawnSync(process.execPath, [tsc, "--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--types", "", file], { cwd: folder, encoding: "utf8" });
-    assert.equal(status, 0, stdout);
-  });
-});

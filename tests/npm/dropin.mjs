@@ -3,17 +3,12 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-import { install, load } from "./installed.mjs";
-
-const folder = install();
+import { installed, load } from "./installed.mjs";
 
 /** The exports of an entry. */
-export const ours = (entry) => load(folder, `tidegate/${entry}`, { hasDefault: !entry.startsWith("upstash") });
+export const ours = (entry) => load(`tidegate/${entry}`);
 
-export const requireOurs = createRequire(join(folder, "package.json"));
-
-/** Where the package is installed. */
-export { folder };
+export const requireOurs = createRequire(join(installed, "package.json"));
 
 /** A generator of whole numbers below a bound (mulberry32). */
 export function randomFrom(seed) {

@@ -2,11 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { install, load } from "./installed.mjs";
+import { load } from "./installed.mjs";
 
-const folder = install();
-const { Limiter, Reporter } = await load(folder);
-const { toml } = await load(folder, "tidegate/toml");
+const { Limiter, Reporter } = await load();
+const { toml } = await load("tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { folder, randomFrom } from "./dropin.mjs";
+import { randomFrom } from "./dropin.mjs";
 import { load } from "./installed.mjs";
 
-const { Limiter } = await load(folder);
+const { Limiter } = await load();
 
 const START = 1_700_000_000_000_000;
 const bucket = { algorithm: "token_bucket", capacity: 8, rate: "4/s" };

@@ -16,8 +16,8 @@ const ipOf = (request, { incoming }) => incoming.socket.remoteAddress;
  * Each framework's listener for `node:http`. `answer(path, granted)` returns a promise of the text to answer. `granted` is what the
  * middleware tells the handler.
  */
-export function frameworks(folder) {
-  const rateLimit = async (name) => (await load(folder, `tidegate/${name}`)).rateLimit;
+export function frameworks() {
+  const rateLimit = async (name) => (await load(`tidegate/${name}`)).rateLimit;
   const fetched = (name) => async (limiter, options, answer) => {
     const handler = async ({ url, rateLimit }) => new Response(await answer(new URL(url).pathname, rateLimit));
     const limited = (await rateLimit(name))(limiter, handler, { ip: ipOf, ...options });

@@ -5,10 +5,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { install, link } from "./installed.mjs";
+import { installAlone } from "./installed.mjs";
 
-const folder = install();
-link(folder, ["express", "express-rate-limit", "fastify", "hono", "koa"]);
+const folder = installAlone();
 
 const { exports: exported } = JSON.parse(readFileSync(join(folder, "node_modules/tidegate/package.json"), "utf8"));
 /** All entries that Node can import: those of Workers alone say what they need. */

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-import { install, load } from "./installed.mjs";
+import { load, project } from "./installed.mjs";
 
-const folder = install();
-const { Limiter, Reporter } = await load(folder);
-const { toml } = await load(folder, "tidegate/toml");
-const { rateLimit } = await load(folder, "tidegate/fetch");
+const folder = project();
+const { Limiter, Reporter } = await load();
+const { toml } = await load("tidegate/toml");
+const { rateLimit } = await load("tidegate/fetch");
 const { MemoryStore } = await import(pathToFileURL(join(folder, "node_modules/tidegate/middleware/store.js")));
 
 const NOW = 1_700_000_000_000_000;

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-import { install } from "./installed.mjs";
+import { installed } from "./installed.mjs";
 
-const dist = join(install(), "node_modules/tidegate/dist");
+const dist = join(installed, "node_modules/tidegate/dist");
 const bytes = readFileSync(join(dist, "tidegate.wasm"));
 const EMPTY = new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]);
 const POLICY = { limits: [{ algorithm: "fixed_window", limit: 1, period: "1h" }] };

@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 import { startHost } from "../host.mjs";
-import { install } from "../installed.mjs";
+import { installed } from "../installed.mjs";
 import { readVectors } from "../vectors.mjs";
 import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, NEXT_MIDDLEWARE, VITEST, WORKER, page, remotePage } from "./projects.mjs";
 
@@ -25,7 +25,7 @@ const work = mkdtempSync(join(here, "built-"));
 const cleanups = [() => rmSync(work, { recursive: true, force: true })];
 after(async () => { for (const clean of cleanups.reverse()) await clean(); });
 
-cpSync(join(install(), "node_modules"), join(work, "node_modules"), { recursive: true });
+cpSync(join(installed, "node_modules"), join(work, "node_modules"), { recursive: true });
 const vectors = readVectors();
 const steps = Object.values(vectors).reduce((sum, vector) => sum + vector.steps.length, 0);
 const RESULT = `${Object.keys(vectors).length} vectors, ${steps} + ${steps} steps`;

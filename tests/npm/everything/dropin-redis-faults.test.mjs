@@ -1,0 +1,250 @@
+// The drop-in classes on a Redis that stops, dies or gives impossible replies, and in processes that share their counts.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, describe, test } from "node:test";
+import { Ratelimit as TheirRatelimit } from "@upstash/ratelimit";
+import { Redis } from "ioredis";
+import theirs from "rate-limiter-flexible";
+import { createClient } from "redis";
+
+import { ours, outcome } from "../dropin.mjs";
+import { patient, waitForRedis } from "../dropin-redis.mjs";
+import { load, project } from "../installed.mjs";
+import { startServer } from "../redis.mjs";
+
+const flexible = await ours("rate-limiter-flexible/redis");
+const { RedisStore } = await ours("express-rate-limit/redis");
+const { RedisRateLimiter } = await ours("rolling-rate-limiter/redis");
+const { Ratelimit } = await ours("upstash/redis");
+const { RedisLimiter } = await load("tidegate/redis");
+
+const unhandled = [];
+process.on("unhandledRejection", (error) => unhandled.push(error));
+after(() => assert.deepEqual(unhandled, []));
+
+/** Both clients of one Redis, and how they end. */
+const CLIENTS = {
+  ioredis: async (path) => {
+    const client = new Redis({ path, retryStrategy: () => 20, maxRetriesPerRequest: 1 }).on("error", () => {});
+    return { client, end: () => client.disconnect() };
+  },
+  redis: async (path) => {
+    const client = createClient({ socket: { path, reconnectStrategy: () => 20 } }).on("error", () => {});
+    await client.connect();
+    return { client, end: () => client.destroy() };
+  },
+};
+
+/** A call of each class. A result that was granted says so. */
+const callsOf = (client) => {
+  const store = new RedisStore({ client });
+  store.init({ windowMs: 60_000 });
+  const limiter = new flexible.RateLimiterRedis({ storeClient: client, points: 5, duration: 60 });
+  const options = { redis: client, timeout: 0, ephemeralCache: false };
+  const rolling = new RedisRateLimiter({ client, namespace: "n:", interval: 60_000, maxInInterval: 5, minDifference: 1 });
+  const upstash = [Ratelimit.fixedWindow(5, "30 d"), Ratelimit.slidingWindow(5, "30 d"), Ratelimit.tokenBucket(5, "1 h", 5)]
+    .map((algorithm) => new Ratelimit({ ...options, limiter: algorithm, dynamicLimits: true }));
+  return [
+    () => limiter.consume("a"), () => limiter.penalty("a"), () => limiter.reward("a"), () => limiter.get("a"), () => limiter.set("a", 1, 5),
+    () => limiter.block("a", 5), () => limiter.delete("a"), () => store.increment("a"), () => store.decrement("a"), () => store.get("a"),
+    () => store.resetKey("a"), () => rolling.limit("a"), () => rolling.wouldLimitWithInfo("a"), () => rolling.clear("a"),
+    ...upstash.flatMap((each) => [() => each.limit("a"), () => each.getRemaining("a"), () => each.resetUsedTokens("a"), () => each.setDynamicLimit({ limit: 7 })]),
+  ];
+};
+
+for (const [name, connected] of Object.entries(CLIENTS)) {
+  test(`${name}: Redis dies, the insurance answers, and Redis counts again once it is back`, async (t) => {
+    const first = await startServer();
+    t.after(first.stop);
+    const { client, end } = await connected(first.path);
+    t.after(end);
+    const insurance = (types) => new types.RateLimiterMemory({ points: 2, duration: 60, keyPrefix: "insurance" });
+    const made = [theirs, flexible].map((types) => new types.RateLimiterRedis({
+      storeClient: client, useRedisPackage: name === "redis", points: 5, duration: 60, keyPrefix: types === theirs ? "their" : "own", insuranceLimiter: insurance(types),
+    }));
+    const endWaiting = waitForRedis();
+    t.after(endWaiting);
+    for (const limiter of made) assert.equal((await limiter.consume("a")).remainingPoints, 4);
+    endWaiting();
+    first.server.kill("SIGKILL");
+    await once(first.server, "exit");
+    const [, own] = made;
+    const steps = [["consume", "a"], ["consume", "a"], ["consume", "a"], ["penalty", "b", 2], ["reward", "b"], ["get", "b"], ["set", "c", 1, 60], ["get", "c"], ["block", "d", 60], ["consume", "d"], ["delete", "d"]];
+    // node-redis keeps theirs waiting for a connection
+    const asked = name === "redis" ? [own] : made;
+    const ends = [];
+    for (const limiter of [insurance(flexible), ...asked]) {
+      const found = [];
+      for (const [method, ...args] of steps) found.push(await outcome(limiter[method](...args)));
+      for (const result of found.flatMap(Object.values)) delete result?.msBeforeNext;
+      ends.push(found);
+    }
+    for (const found of ends) assert.deepEqual(found, ends[0]);
+    const bare = new flexible.RateLimiterRedis({ storeClient: client, points: 5, duration: 60 });
+    await assert.rejects(bare.consume("a"), { name: "LimiterError", code: "UNAVAILABLE" });
+    for (const call of callsOf(client)) await assert.rejects(call(), { code: "UNAVAILABLE" });
+    const second = await startServer(first.path);
+    t.after(second.stop);
+    for (const until = Date.now() + 10_000; ;) {
+      const { resolved } = await outcome(bare.consume("back"));
+      if (resolved !== undefined) break;
+      assert.ok(Date.now() < until);
+      await new Promise(setImmediate);
+    }
+    t.after(waitForRedis());
+    assert.equal((await own.consume("again")).remainingPoints, 4);
+  });
+}
+
+test("Redis hangs: a request of Upstash passes after the timeout as with theirs, and a wrapper's insurance answers within its own", async (t) => {
+  const redis = await startServer();
+  t.after(redis.stop);
+  const { client, end } = await CLIENTS.ioredis(redis.path);
+  t.after(end);
+  await client.ping();
+  redis.server.kill("SIGSTOP");
+  const hangs = { evalsha: () => new Promise(() => {}) };
+  const make = (type, given) => new type({ redis: given, limiter: type.fixedWindow(0, "1 h"), timeout: 50 });
+  const began = performance.now();
+  const [their, own] = await Promise.all([make(TheirRatelimit, hangs), make(Ratelimit, client)].map((each) => outcome(each.limit("a"))));
+  assert.deepEqual(own, their);
+  assert.equal(own.resolved.reason, "timeout");
+  const hanging = make(Ratelimit, client);
+  for (let count = 0; count < 6; count++) assert.equal((await hanging.limit("a")).reason, "timeout", "also after the deadline of Redis");
+  const insuranceLimiter = new flexible.RateLimiterMemory({ points: 7, duration: 60 });
+  const limiter = new flexible.RateLimiterRedis({ storeClient: client, points: 5, duration: 60, insuranceLimiter });
+  assert.equal((await new flexible.RLWrapperTimeouts({ limiter, timeoutMs: 20 }).consume("a")).remainingPoints, 6);
+  assert.ok(performance.now() - began < 5_000);
+  redis.server.kill("SIGCONT");
+  const until = Date.now() + 10_000;
+  while ((await outcome(hanging.limit("a"))).resolved?.success !== false) assert.ok(Date.now() < until);
+  client.disconnect();
+  await assert.rejects(hanging.limit("b"), { code: "UNAVAILABLE" }, "Redis has answered since, so a failure is an error again");
+});
+
+describe("a reply that Redis never gives is an error, and nothing is granted", () => {
+  const foreign = Buffer.from("03ffffffffffffffff", "hex");
+  for (const [name, reply] of Object.entries({
+    "nothing": null, "a text": Buffer.from("OK"), "another number": 5, "an empty list": [], "too long a list": [0, 0, 0, 0, 0],
+    "half a list": [[]], "a state of another version": [[Buffer.from([9, 9, 9])]], "a foreign state": [[foreign]], "a map": new Map([[1, 2]]), "an error in a list": [new Error("ERR x")],
+  })) {
+    test(name, async () => {
+      const client = { callBuffer: async () => structuredClone(reply) };
+      const ends = await Promise.all(callsOf(client).map((call) => outcome(call())));
+      for (const [place, { rejected, resolved }] of ends.entries()) {
+        assert.ok(rejected?.error !== undefined, `call ${place}: ${JSON.stringify({ rejected, resolved })}`);
+      }
+    });
+  }
+});
+
+test("three processes share the limits of each class, and one of them is killed: no more is granted than the limits", async (t) => {
+  const worker = join(project(), "shares.mjs");
+  writeFileSync(worker, `import { Redis } from "ioredis";
+import { RateLimiterRedis } from "tidegate/rate-limiter-flexible/redis";
+import { RedisStore } from "tidegate/express-rate-limit/redis";
+import { RedisRateLimiter } from "tidegate/rolling-rate-limiter/redis";
+import { Ratelimit } from "tidegate/upstash/redis";
+globalThis.setTimeout = (${patient})(globalThis.setTimeout);
+const client = new Redis({ path: process.argv[2] });
+const store = new RedisStore({ client });
+store.init({ windowMs: 3_600_000 });
+const limiter = new RateLimiterRedis({ storeClient: client, points: 50, duration: 3600 });
+const rolling = new RedisRateLimiter({ client, namespace: "n:", interval: 3_600_000, maxInInterval: 50 });
+const ratelimit = (algorithm) => {
+  const own = new Ratelimit({ redis: client, limiter: algorithm, ephemeralCache: false, timeout: 0 });
+  return async () => (await own.limit("a")).success;
+};
+const kinds = Object.entries({
+  flexible: () => limiter.consume("a").then(() => true, (refusal) => { if (refusal instanceof Error) throw refusal; return false; }),
+  express: async () => (await store.increment("a")).totalHits <= 50,
+  rolling: async () => !(await rolling.limit("a")),
+  fixed: ratelimit(Ratelimit.fixedWindow(50, "30 d")),
+  sliding: ratelimit(Ratelimit.slidingWindow(50, "30 d")),
+  bucket: ratelimit(Ratelimit.tokenBucket(1, "30 d", 50)),
+});
+process.stdout.write("ready\\n");
+await new Promise((resolve) => process.stdin.once("data", resolve));
+for (let round = 0; round < Number(process.argv[3]); round++) {
+  await Promise.all(kinds.flatMap(([kind, ask]) => Array.from({ length: 4 }, async () => {
+    try {
+      process.stdout.write(await ask() ? kind + "\\n" : "refused\\n");
+    } catch (error) {
+      if (!/other writers kept changing/.test(error.message)) throw error; // nothing is granted
+    }
+  })));
+}
+process.stdout.write("done\\n");
+client.disconnect();
+process.stdin.destroy();
+`);
+  const redis = await startServer();
+  t.after(redis.stop);
+  const granted = {};
+  // the first one asks until it is killed
+  const children = [Infinity, 12, 12].map((rounds) => spawn(process.execPath, [worker, redis.path, String(rounds)], { stdio: ["pipe", "pipe", "inherit"] }));
+  t.after(() => children.forEach((child) => child.kill("SIGKILL")));
+  let waiting = children.length;
+  const ends = await Promise.all(children.map(async (child, place) => {
+    child.stdin.on("error", () => {}); // it may be killed
+    let [mine, isDone] = [0, false];
+    for await (const line of createInterface({ input: child.stdout })) {
+      if (line === "ready") {
+        if (--waiting === 0) for (const each of children) each.stdin.write("go");
+        continue;
+      }
+      if (line === "done") isDone = true;
+      else if (line !== "refused") granted[line] = (granted[line] ?? 0) + 1;
+      if (++mine === 3 && place === 0) child.kill("SIGKILL");
+    }
+    return isDone;
+  }));
+  assert.deepEqual(ends, [false, true, true]);
+  assert.equal(Object.keys(granted).length, 6);
+  for (const [kind, count] of Object.entries(granted)) assert.ok(count <= 50, `${kind}: ${count}`);
+  t.diagnostic(JSON.stringify(granted));
+});
+
+test("what others put on Object.prototype decides nothing", async (t) => {
+  const redis = await startServer();
+  t.after(redis.stop);
+  const { client, end } = await CLIENTS.ioredis(redis.path);
+  t.after(end);
+  t.after(waitForRedis());
+  const jobs = { limits: [{ algorithm: "concurrency", capacity: 9, time_to_live: "1h" }], deny: ["denied"] };
+  const api = { limits: [{ algorithm: "fixed_window", limit: 9, period: "36500d" }], reservations: {} };
+  /** The ends of calls of each class, without what depends on the time. */
+  const ends = async (prefix) => {
+    const [held, counted] = [jobs, api].map((policy, place) => new RedisLimiter({ policies: { [`p${place}`]: policy } }, client, { prefix, deadline: "10s" }));
+    const [grant, taken] = [await held.acquire("a", { lease: "l" }), await counted.decide("a", { cost: 2 })];
+    const calls = [
+      ...callsOf(client), () => counted.check("b"), () => counted.reserve("b", { id: "i", cost: 2 }), () => counted.commit("b", "i", 1),
+      () => counted.block("c", "1h"), () => counted.reset("c"), () => counted.waitFor("d"), () => taken.refund(), () => taken.renew(),
+      () => held.run("a", (signal) => signal.aborted), () => grant.renew(), () => grant.release(), () => held.waitFor("denied"),
+    ];
+    const found = [];
+    for (const call of calls) found.push(await outcome(call()));
+    await Promise.all([held.close(), counted.close()]);
+    const TIMES = ["resetTime", "reset", "msBeforeNext", "millisecondsUntilAllowed", "atUs", "retryAfterUs", "resetAfterUs", "expiresAtUs", "limits", "lease", "pending", "blocked", "blockedDueToMinDifference"];
+    return found.map((each) => Object.entries(each).map(([how, result]) => (
+      typeof result === "object" && result !== null ? [how, Object.entries(result).filter(([name]) => !TIMES.includes(name))] : [how, result])));
+  };
+  const expected = await ends("clean:");
+  await client.flushall();
+  const foreign = { degraded: "foreign", reason: "foreign", denied: true, allowed: true, wouldAllow: false, live: true, lease: "foreign", id: "foreign" };
+  for (const [name, value] of Object.entries(foreign)) {
+    Object.defineProperty(Object.prototype, name, { value, configurable: true, writable: true, enumerable: false });
+  }
+  let found;
+  try {
+    found = await ends("foreign:");
+  } finally {
+    for (const name of Object.keys(foreign)) delete Object.prototype[name];
+  }
+  assert.deepEqual(found, expected);
+  assert.ok(expected.flat(2).filter((how) => how === "rejected").length <= 2, JSON.stringify(expected));
+});

@@ -1,0 +1,349 @@
+// Processes of Node on one Redis: Redis fails, or one of them is killed, stands still, or has a clock that steps. What all of them grant is
+// counted beside the bounds of docs/modes.md and docs/algorithms.md.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { Redis } from "ioredis";
+
+import { load, project } from "../installed.mjs";
+import { announced, startServer, until } from "../redis.mjs";
+
+const folder = project();
+const { RedisLimiter } = await load("tidegate/redis");
+
+/** How many requests a process asks about at once. */
+const AT_ONCE = 4;
+
+/**
+ * The workers of `node:cluster`. Each line of the input is for all of them, but "kill N" for the primary. A worker writes its number and a
+ * letter for each answer, and "." when it has begun and when it has done what a line says. It waits until the pipe has taken the letter, so
+ * that a worker that is killed has said what it was granted, and no worker is ahead of the test by more than the pipe holds. The letters
+ * have a pipe of their own, because `ioredis` makes the standard output non-blocking.
+ */
+const PROGRAM = `
+import cluster from "node:cluster";
+import { writeSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { Redis } from "ioredis";
+import { RedisLimiter } from "tidegate/redis";
+
+const { WORKERS, POLICY, REDIS, DEADLINE } = process.env;
+if (cluster.isPrimary) {
+  cluster.setupPrimary({ stdio: ["ignore", "inherit", "inherit", "ipc", 3] });
+  for (let count = 0; count < Number(WORKERS); count++) cluster.fork();
+  const alive = { ...cluster.workers }; // without those that were killed: a line to one that is about to end fails
+  const kill = (number) => {
+    alive[number].process.kill("SIGKILL");
+    delete alive[number];
+  };
+  const lines = createInterface({ input: process.stdin });
+  lines.on("line", (line) => {
+    const [what, number] = line.split(" ");
+    if (what === "kill") kill(number);
+    else for (const worker of Object.values(alive)) worker.send(line);
+  });
+  lines.on("close", () => Object.keys(alive).forEach(kill));
+} else {
+  const realNow = Date.now;
+  let stepMs = 0;
+  Date.now = () => realNow() + stepMs;
+  const { id } = cluster.worker;
+  const client = new Redis({ path: REDIS, retryStrategy: () => 20 }).on("error", () => {});
+  const limiter = new RedisLimiter(JSON.parse(POLICY), client, { deadline: DEADLINE });
+  const say = (letter) => writeSync(4, id + letter);
+  const tell = ({ allowed, degraded }) => say(degraded === undefined ? (allowed ? "g" : "r") : allowed ? "d" : "x");
+  let isAsking = false;
+  let asking = [];
+  const ask = async (key) => {
+    while (isAsking) {
+      const answer = await limiter.check(key);
+      tell(answer);
+      if (!answer.allowed) await new Promise(setImmediate); // so that a line can come
+    }
+  };
+  const lines = {
+    ask(key = "k", number = id) {
+      isAsking = Number(number) === id;
+      asking = Array.from({ length: ${AT_ONCE} }, () => ask(key));
+    },
+    async stop() {
+      isAsking = false;
+      await Promise.all(asking);
+    },
+    once: async () => tell(await limiter.check("k")),
+    look: () => limiter.peek("k"),
+    close: () => limiter.close(),
+    spin(ms, number) {
+      if (Number(number) === id) for (const end = performance.now() + Number(ms); performance.now() < end;);
+    },
+    step(ms, number = id) {
+      if (Number(number) === id) stepMs = Number(ms);
+    },
+  };
+  process.on("message", async (line) => {
+    const [what, ...words] = line.split(" ");
+    await lines[what](...words);
+    say(".");
+  });
+  say(".");
+}
+`;
+writeFileSync(join(folder, "program.mjs"), PROGRAM);
+
+/** Starts so many workers under a policy. `seen` has what each has answered. */
+async function startWorkers(t, count, policy, deadline = "10s") {
+  const redis = await startServer();
+  const env = { ...process.env, WORKERS: count, POLICY: JSON.stringify(policy), REDIS: redis.path, DEADLINE: deadline };
+  const primary = spawn(process.execPath, ["program.mjs"], { cwd: folder, env, stdio: ["pipe", "inherit", "inherit", "pipe"] });
+  const admin = new Redis({ path: redis.path }).on("error", () => {});
+  t.after(async () => {
+    primary.stdin.end();
+    admin.disconnect();
+    await redis.stop();
+    if (primary.exitCode === null) await once(primary, "exit");
+  });
+  const seen = Array.from({ length: count }, () => ({ g: 0, r: 0, d: 0, x: 0, ".": 0 }));
+  let rest = "";
+  let wake = () => {};
+  primary.stdio[3].on("data", (bytes) => {
+    const text = rest + bytes;
+    for (let at = 0; at + 1 < text.length; at += 2) seen[text[at] - 1][text[at + 1]]++;
+    rest = text.length % 2 === 0 ? "" : text.at(-1);
+    wake();
+  });
+  const dead = new Set();
+  const alive = () => seen.filter((_, place) => !dead.has(place + 1));
+  const when = async (isTrue) => {
+    const late = setTimeout(() => assert.fail(`not within 30 s: ${isTrue}, ${JSON.stringify(seen)}`), 30_000);
+    while (!isTrue()) await new Promise((resolve) => { wake = resolve; });
+    clearTimeout(late);
+  };
+  await when(() => seen.every((own) => own["."] > 0));
+  return {
+    redis,
+    admin,
+    alive,
+    when,
+    seen,
+    granted: () => seen.reduce((sum, { g, d }) => sum + g + d, 0),
+    /** Gives a line to all workers, and waits until they have done what it says. */
+    async all(line) {
+      const before = alive().map((own) => own["."]);
+      primary.stdin.write(`${line}\n`);
+      await when(() => alive().every((own, place) => own["."] > before[place]));
+    },
+    kill(number) {
+      dead.add(number);
+      primary.stdin.write(`kill ${number}\n`);
+    },
+  };
+}
+
+const LIMIT = 2_000;
+const WORKERS = 8;
+const [VICTIM, MOST] = [3, 50];
+const window = [{ algorithm: "fixed_window", limit: LIMIT, period: "36500d" }];
+const bucket = [{ algorithm: "token_bucket", capacity: LIMIT, rate: "1/30d" }];
+
+const MODES = {
+  "strict": { limits: window },
+  "remembered": { limits: window, remember: "10m" },
+  "lent": { limits: bucket, local: { most: MOST, time: "1h" } },
+};
+
+for (const [mode, policy] of Object.entries(MODES)) {
+  test(`cluster, ${mode}: one of eight workers is killed under load; the limit is granted, and no more`, async (t) => {
+    const { admin, alive, all, granted, kill, seen, when } = await startWorkers(t, WORKERS, policy);
+    await all("ask");
+    await when(() => seen.some(({ g }) => g >= 40));
+    kill(1 + seen.findIndex(({ g }) => g >= 40));
+    const sum = () => alive().reduce((sum, { g }) => sum + g, 0);
+    const before = sum();
+    await when(() => alive().every(({ r }) => r >= AT_ONCE));
+    await all("stop");
+    await all("close"); // gives units back
+    const own = new RedisLimiter(policy, admin, { deadline: "10s" });
+    let left = 0;
+    while ((await own.check("k")).allowed) left++;
+    const total = granted() + left;
+    t.diagnostic(`granted ${total} of ${LIMIT}, ${left} of them at the end; by each ${seen.map(({ g }) => g)}`);
+    assert.deepEqual(seen.map(({ d, x }) => d + x), seen.map(() => 0), "Redis was there");
+    assert.ok(total <= LIMIT, `${total}`);
+    const lost = AT_ONCE + (policy.local === undefined ? 0 : MOST);
+    assert.ok(total >= LIMIT - lost, `only what the killed process held or had under way is lost: ${total}`);
+    assert.ok(sum() > before, `the others go on: ${seen.map(({ g }) => g)}`);
+    await own.close();
+  });
+}
+
+test("cluster, lent from a bucket that refills: eight workers, one killed, grant at most what the limits grant in L + `time`", async (t) => {
+  const [capacity, rate, time] = [200, 200, 0.5];
+  const policy = { limits: [{ algorithm: "token_bucket", capacity, rate: `${rate}/s` }], local: { most: MOST, time: "500ms" } };
+  const { all, granted, kill, when } = await startWorkers(t, WORKERS, policy);
+  const began = performance.now();
+  await all("ask");
+  await when(() => granted() >= capacity);
+  kill(VICTIM);
+  const before = granted();
+  await when(() => granted() >= before + 2 * rate);
+  const total = granted();
+  const seconds = (performance.now() - began) / 1000;
+  const bound = capacity + rate * (seconds + time);
+  t.diagnostic(`granted ${total} in ${seconds.toFixed(1)} s, and the bound is ${Math.floor(bound)}`);
+  assert.ok(total <= bound, `${total} > ${bound}`);
+  await all("stop");
+});
+
+test("cluster, in an outage: eight workers, one killed, grant what was left, and at most one request more for each other", async (t) => {
+  const { admin, alive, all, granted, kill, redis, seen, when } = await startWorkers(t, WORKERS, { limits: [{ ...window[0], limit: 800 }], on_error: "local" }, "2s");
+  for (let round = 0; round < 10; round++) await all("once");
+  await all("look"); // so that each has seen what the others were granted
+  assert.equal(granted(), 10 * WORKERS);
+  await announced(admin, WORKERS);
+  redis.server.kill("SIGSTOP");
+  await all("ask");
+  await when(() => seen.every(({ d }) => d >= 20));
+  kill(VICTIM);
+  await when(() => alive().every(({ x }) => x >= AT_ONCE));
+  const [total, bound] = [granted(), 800 + WORKERS - 1];
+  t.diagnostic(`granted ${total} of 800, by shares ${seen.map(({ d }) => d)}`);
+  assert.ok(total <= bound, `${total} > ${bound}`);
+  assert.ok(alive().every(({ d }) => d >= 720 / WORKERS), `the others have granted their shares: ${seen.map(({ d }) => d)}`);
+  await all("stop");
+  redis.server.kill("SIGCONT");
+  const charged = granted() - seen[VICTIM - 1].d; // a process that is killed tells nobody of its share
+  const own = new RedisLimiter({ limits: [{ ...window[0], limit: 800 }] }, admin, { deadline: "10s" });
+  await until(async () => (await own.peek("k")).remaining <= 800 - charged);
+  await own.close();
+});
+
+/** Waits until each of these workers has been refused anew. */
+async function refused(when, workers) {
+  const before = workers.map(({ r }) => r);
+  await when(() => workers.every(({ r }, place) => r >= before[place] + 2 * AT_ONCE));
+}
+
+/** Waits until each worker has an answer that `on_error` decided. */
+async function failed(when, workers) {
+  const before = workers.map(({ x }) => x);
+  await when(() => workers.every(({ x }, place) => x > before[place]));
+}
+
+/** Each fault, and how often the limit may be granted. */
+const FAULTS = {
+  "SCRIPT FLUSH": [1, ({ admin }) => admin.script("FLUSH")],
+  "Redis is slow": [1, async ({ admin }) => {
+    for (let count = 0; count < 3; count++) await admin.client("PAUSE", 400, "ALL");
+  }],
+  "Redis stands still": [1, async ({ redis, seen, when }) => {
+    redis.server.kill("SIGSTOP");
+    await failed(when, seen);
+    redis.server.kill("SIGCONT");
+  }],
+  "an event loop stands still for 2 s": [1, ({ all }) => all("spin 2000 2")],
+  "FLUSHALL": [2, ({ admin }) => admin.flushall()],
+  "Redis is killed, and starts empty": [2, async ({ redis, seen, when, t }) => {
+    redis.server.kill("SIGKILL");
+    await failed(when, seen);
+    t.after((await startServer(redis.path)).stop);
+  }],
+};
+
+for (const [mode, options] of Object.entries({ strict: {}, remembered: { remember: "10m" }, lent: { local: { most: MOST, time: "1h" } } })) {
+  test(`faults, ${mode}: two processes grant the limit, and once more if Redis has lost it`, async (t) => {
+    const workers = await startWorkers(t, 2, { limits: bucket, ...options }, "250ms");
+    const { all, granted, seen, when } = workers;
+    const failures = () => seen.reduce((sum, { x }) => sum + x, 0);
+    for (const [fault, [times, happen]] of Object.entries(FAULTS)) {
+      const [before, failedBefore] = [granted(), failures()];
+      await all(`ask ${fault.replaceAll(" ", "-")}`);
+      await when(() => granted() - before > LIMIT / 4);
+      await happen({ ...workers, t });
+      await refused(when, seen);
+      await all("stop");
+      const [total, bound, failing] = [granted() - before, times * LIMIT, failures() - failedBefore];
+      t.diagnostic(`${fault}: granted ${total}, and the bound is ${bound}; ${failing} requests failed`);
+      assert.ok(total <= bound, `${fault}: ${total} > ${bound}`);
+      const lost = failing === 0 ? 0 : 2 * (AT_ONCE + MOST);
+      assert.ok(total >= LIMIT - lost - 2 * MOST, `${fault}: ${total}`);
+      if (times > 1) assert.ok(total > 1.1 * LIMIT, `${fault}: Redis lost what was granted: ${total}`);
+    }
+  });
+}
+
+const CAPACITY = 200;
+const [PERIOD_MS, HOUR_MS] = [10_000, 3_600_000];
+/** A bucket that fills in 10 s, and keys for which it fills in 70 minutes: that is the period, by which docs/algorithms.md bounds a clock. */
+const filling = {
+  limits: [{ algorithm: "token_bucket", capacity: CAPACITY, rate: "20/s" }],
+  overrides: { "hour:*": { rate: `${CAPACITY}/70m` } },
+};
+/** By how much a clock steps, and what refills in a second. */
+const STEPS = [
+  ["nine tenths of a period ahead", "period:ahead", 0.9 * PERIOD_MS, 20],
+  ["nine tenths of a period back", "period:back", -0.9 * PERIOD_MS, 20],
+  ["an hour ahead", "hour:ahead", HOUR_MS, CAPACITY / 4_200],
+  ["an hour back", "hour:back", -HOUR_MS, CAPACITY / 4_200],
+];
+
+for (const [mode, options, seconds] of [["strict", {}, 0], ["remembered", { remember: "10m" }, 0], ["lent", { local: { most: 20, time: "500ms" } }, 0.5]]) {
+  test(`clock, ${mode}: that of one of two processes steps, and returns; as much is granted as by the fast clock alone`, async (t) => {
+    const { all, granted, seen, when } = await startWorkers(t, 2, { ...filling, ...options });
+    for (const [step, key, stepMs, rate] of STEPS) {
+      const [before, began] = [granted(), performance.now()];
+      await all(`ask ${key}`);
+      await refused(when, seen);
+      for (const ms of [stepMs, 0]) {
+        await all(`step ${ms} 2`);
+        await refused(when, seen);
+      }
+      await all("stop");
+      const total = granted() - before;
+      const spanS = (performance.now() - began) / 1000;
+      const bound = CAPACITY + rate * (spanS + seconds + Math.max(0, stepMs / 1000));
+      t.diagnostic(`${step}: granted ${total} in ${spanS.toFixed(1)} s, and the bound is ${Math.floor(bound)}`);
+      assert.ok(total <= bound, `${step}: ${total} > ${bound}`);
+      if (mode === "strict") assert.ok(total >= CAPACITY + rate * Math.max(0, Math.floor(stepMs / 1000)) - 1, `${step}: ${total}`);
+    }
+  });
+}
+
+test("clock: those of all processes step by an hour, which is more than the period; each jump ahead grants the capacity once more", async (t) => {
+  const { all, granted, seen, when } = await startWorkers(t, 2, filling);
+  const began = performance.now();
+  for (const ms of [0, HOUR_MS, 0, -HOUR_MS]) {
+    await all(`step ${ms}`);
+    await all("ask k");
+    await refused(when, seen);
+    const before = granted();
+    await when(() => granted() > before); // units come back: no clock locks the key
+    await all("stop");
+  }
+  // back by an hour, and ahead by it
+  const [total, bound] = [granted(), 2 * CAPACITY + 20 * (performance.now() - began) / 1000];
+  t.diagnostic(`granted ${total}, and the bound is ${Math.floor(bound)}`);
+  assert.ok(total <= bound, `${total} > ${bound}`);
+  assert.ok(total >= 2 * CAPACITY, `${total}`);
+});
+
+for (const [by, aheadMs, turns] of [["the period", PERIOD_MS, 1], ["an hour, which is more than the period", HOUR_MS, 2]]) {
+  test(`clock: that of one of two processes is ahead by ${by}; they ask in turn, and the key is filled ${turns} times more`, async (t) => {
+    const { all, granted, seen, when } = await startWorkers(t, 2, filling);
+    const began = performance.now();
+    await all(`step ${aheadMs} 2`);
+    for (const number of [1, 2, 1, 2]) {
+      await all(`ask k ${number}`);
+      await refused(when, [seen[number - 1]]);
+      await all("stop");
+    }
+    // within a period the key follows the fast clock; beyond it each turn from the slow clock to the fast one fills the key
+    const [total, bound] = [granted(), (1 + turns) * CAPACITY + 20 * (performance.now() - began) / 1000];
+    t.diagnostic(`granted ${total}, and the bound is ${Math.floor(bound)}`);
+    assert.ok(total <= bound, `${total} > ${bound}`);
+    assert.ok(total >= (1 + turns) * CAPACITY, `${total}`);
+  });
+}
