@@ -1,12 +1,12 @@
 // Workers as a user of the package deploys them: wrangler bundles them, and workerd runs the bundle. Nothing of Rust is
 // on the PATH.
-import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, relative } from "node:path";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+
+import { start } from "./processes.mjs";
 
 const tools = fileURLToPath(new URL("../../node_modules/", import.meta.url));
 const workerd = createRequire(import.meta.url)("workerd").default;
@@ -65,24 +65,10 @@ const caller :Workerd.Worker = (
 export async function run(folder, config, sockets) {
   const file = join(folder, "config.capnp");
   writeFileSync(file, config);
-  const options = { env: { PATH }, stdio: ["ignore", "pipe", "inherit"] };
-  const server = spawn(workerd, ["serve", file, "--control-fd=1"], options);
-  const kill = () => server.kill("SIGKILL");
-  process.on("exit", kill);
-  const urls = {};
-  for await (const line of createInterface({ input: server.stdout })) {
-    const { socket, port } = JSON.parse(line);
-    urls[socket] = `http://127.0.0.1:${port}`;
-    if (Object.keys(urls).length === sockets) break;
-  }
-  if (Object.keys(urls).length < sockets) throw new Error("workerd has ended before it listened");
-  const stop = async () => {
-    const ended = once(server, "exit");
-    kill();
-    await ended;
-    process.off("exit", kill);
-  };
-  return { ...urls, stop };
+  const server = start(workerd, ["serve", file, "--control-fd=1"], { env: { PATH } });
+  const [listening] = await server.said(new RegExp(`(?:"socket":"\\w+","port":\\d+[^]*?){${sockets}}`));
+  const urls = [...listening.matchAll(/"socket":"(\w+)","port":(\d+)/g)].map(([, name, port]) => [name, `http://127.0.0.1:${port}`]);
+  return { ...Object.fromEntries(urls), stop: server.stop };
 }
 
 const quoted = JSON.stringify;

@@ -1,35 +1,23 @@
 // A real Redis Cluster, a real Redis behind sentinels, and one with a replica.
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 
 import { Cluster, Redis } from "ioredis";
 import { createCluster } from "redis";
 
 import { onPort } from "./ports.mjs";
+import { start } from "./processes.mjs";
 import { until } from "./redis.mjs";
 
-process.setMaxListeners(30); // one for each server
-
-async function start(parameters) {
-  const server = spawn("redis-server", parameters, { stdio: ["ignore", "pipe", "inherit"] });
-  process.on("exit", () => server.kill("SIGKILL")); // also if a test ends the process
-  for await (const line of createInterface({ input: server.stdout })) {
-    if (!/ready to accept connections|Sentinel ID is/i.test(line)) continue;
-    server.stdout.resume();
-    return server;
-  }
-  throw new Error(`redis-server ${parameters.join(" ")} has ended`);
+async function startRedis(parameters) {
+  const server = start("redis-server", parameters);
+  await server.said(/ready to accept connections|Sentinel ID is/i);
+  return server;
 }
 
 async function stopAll(servers, folder) {
-  for (const server of servers) {
-    server.kill("SIGKILL");
-    if (server.exitCode === null && server.signalCode === null) await once(server, "exit");
-  }
+  for (const server of servers) await server.stop();
   rmSync(folder, { recursive: true, force: true });
 }
 
@@ -40,7 +28,7 @@ export async function startCluster({ hasReplicas = false } = {}) {
   const nodes = await Promise.all(Array.from({ length: count }, () => onPort(async (port) => {
     const files = ["--dir", folder, "--cluster-config-file", `nodes-${port}.conf`, "--dbfilename", `${port}.rdb`, "--save", ""];
     const cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", hasReplicas ? "3000" : "15000"];
-    const server = await start(["--port", `${port}`, "--bind", "127.0.0.1", ...cluster, ...files, "--repl-diskless-sync-delay", "0"]);
+    const server = await startRedis(["--port", `${port}`, "--bind", "127.0.0.1", ...cluster, ...files, "--repl-diskless-sync-delay", "0"]);
     return { port, server, admin: new Redis(port, "127.0.0.1").on("error", () => {}) };
   })));
   const [first] = nodes;
@@ -84,11 +72,11 @@ export const clusterClients = (nodes) => ({
 /** Starts a Redis and a sentinel that names it. */
 export async function startSentinel() {
   const folder = mkdtempSync(join(tmpdir(), "tidegate-sentinel-"));
-  const [port, server] = await onPort(async (port) => [port, await start(["--port", `${port}`, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])]);
+  const [port, server] = await onPort(async (port) => [port, await startRedis(["--port", `${port}`, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])]);
   const file = join(folder, "sentinel.conf");
   const [sentinel, watching] = await onPort(async (own) => {
     writeFileSync(file, `port ${own}\nbind 127.0.0.1\ndir ${folder}\nsentinel monitor own 127.0.0.1 ${port} 1\n`);
-    return [own, await start([file, "--sentinel"])];
+    return [own, await startRedis([file, "--sentinel"])];
   });
   return { port, sentinel, stop: () => stopAll([server, watching], folder) };
 }
@@ -98,7 +86,7 @@ export async function startReplicated() {
   const folder = mkdtempSync(join(tmpdir(), "tidegate-replica-"));
   const [master, replica] = await Promise.all([0, 1].map(() => onPort(async (port) => {
     const files = ["--dir", folder, "--dbfilename", `${port}.rdb`, "--save", ""];
-    const server = await start(["--port", `${port}`, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", ...files]);
+    const server = await startRedis(["--port", `${port}`, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", ...files]);
     return { port, server, admin: new Redis(port, "127.0.0.1").on("error", () => {}) };
   })));
   const offset = async ({ admin }, name) => new RegExp(`\n${name}:(\\d+)`).exec(await admin.info("replication"))?.[1];

@@ -1,23 +1,18 @@
 // A real redis-server for @upstash/ratelimit, which otherwise asks Upstash over HTTP.
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { createInterface } from "node:readline";
+
+import { start } from "./processes.mjs";
 
 /** Starts a server that lives until `stop` is called, by default at a new path. */
 export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidegate-redis-")), "redis.sock")) {
-  const server = spawn("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""], { stdio: ["ignore", "pipe", "inherit"] });
-  const kill = () => server.kill("SIGKILL");
-  process.on("exit", kill); // also if a test ends the process
-  for await (const line of createInterface({ input: server.stdout })) if (line.includes("ready to accept connections")) break;
-  server.stdout.resume();
+  const server = start("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""]);
+  await server.said(/ready to accept connections/);
   const stop = async () => {
-    kill();
-    process.off("exit", kill);
-    if (server.exitCode === null && server.signalCode === null) await once(server, "exit");
+    await server.stop();
     rmSync(dirname(path), { recursive: true, force: true });
   };
   return { path, server, stop };

@@ -13,7 +13,7 @@ import { installed } from "./installed.mjs";
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "../..");
 const node = join(root, "node_modules/.bin/node");
-/** Each file has so long. A file that hangs is ended, and told by its name. */
+/** Each file has so long, and each of its tests half of it. What hangs is ended, and told by its name. */
 const LIMIT_S = { npm: 120, processes: 180, everything: 600, loaders: 900 };
 const AT_ONCE = 2;
 const COUNTS = ["tests", "pass", "fail", "cancelled", "skipped", "todo"];
@@ -58,14 +58,16 @@ async function run(file) {
   const began = performance.now();
   const name = relative(root, file);
   const env = { ...process.env, TIDEGATE_INSTALLED: installed, NODE_TEST_CONTEXT: undefined };
-  const child = spawn(node, ["--test-reporter=spec", file], { cwd: root, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
+  const limit = LIMIT_S[basename(dirname(file))];
+  const args = ["--test-reporter=spec", `--test-timeout=${limit * 500}`, file];
+  const child = spawn(node, args, { cwd: root, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
   running.add(child);
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => { output += text; });
-  const limit = LIMIT_S[basename(dirname(file))];
   const timer = setTimeout(() => {
     output += `\n✖ ${name} hangs: ended after ${limit} s\n`;
-    kill(child);
+    child.kill("SIGTERM"); // it prints what its own children have printed
+    setTimeout(kill, 5_000, child).unref();
   }, limit * 1000);
   const code = await new Promise((done) => child.once("close", done));
   clearTimeout(timer);

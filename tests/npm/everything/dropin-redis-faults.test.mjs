@@ -1,6 +1,5 @@
 // The drop-in classes on a Redis that stops, dies or gives impossible replies, and in processes that share their counts.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,6 +13,7 @@ import { createClient } from "redis";
 import { ours, outcome } from "../dropin.mjs";
 import { patient, waitForRedis } from "../dropin-redis.mjs";
 import { load, project } from "../installed.mjs";
+import { start } from "../processes.mjs";
 import { startServer } from "../redis.mjs";
 
 const flexible = await ours("rate-limiter-flexible/redis");
@@ -186,7 +186,7 @@ process.stdin.destroy();
   t.after(redis.stop);
   const granted = {};
   // the first one asks until it is killed
-  const children = [Infinity, 12, 12].map((rounds) => spawn(process.execPath, [worker, redis.path, String(rounds)], { stdio: ["pipe", "pipe", "inherit"] }));
+  const children = [Infinity, 12, 12].map((rounds) => start(process.execPath, [worker, redis.path, String(rounds)], { stdio: ["pipe", "pipe", "pipe"] }));
   t.after(() => children.forEach((child) => child.kill("SIGKILL")));
   let waiting = children.length;
   const ends = await Promise.all(children.map(async (child, place) => {

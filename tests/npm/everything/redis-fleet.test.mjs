@@ -1,12 +1,12 @@
 // Two processes of Node and a native host share one limit on one Redis. Two of them are killed; what all have granted is counted.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 
 import { startHost } from "../host.mjs";
 import { project } from "../installed.mjs";
+import { start } from "../processes.mjs";
 import { startServer } from "../redis.mjs";
 
 const LIMIT = 3_000;
@@ -39,9 +39,8 @@ writeFileSync(join(folder, "asker.mjs"), ASKER);
 
 /** A process of Node that asks by this client. `ask` returns the answers to some requests; fewer once it is killed. */
 function startNode(t, kind) {
-  const asker = spawn(process.execPath, ["asker.mjs", kind, redis.path], { cwd: folder, stdio: ["pipe", "pipe", "inherit"] });
+  const asker = start(process.execPath, ["asker.mjs", kind, redis.path], { cwd: folder, stdio: ["pipe", "pipe", "pipe"] });
   const kill = () => asker.kill("SIGKILL");
-  process.on("exit", kill);
   t.after(kill);
   asker.stdin.on("error", () => {}); // it may be killed
   const answered = { text: "", isClosed: false, wake: () => {} };

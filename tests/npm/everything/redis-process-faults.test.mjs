@@ -1,7 +1,6 @@
 // Processes of Node on one Redis: Redis fails, or one of them is killed, stands still, or has a clock that steps. What all of them grant is
 // counted beside the bounds of docs/modes.md and docs/algorithms.md.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,6 +9,7 @@ import { test } from "node:test";
 import { Redis } from "ioredis";
 
 import { load, project } from "../installed.mjs";
+import { start } from "../processes.mjs";
 import { announced, startServer, until } from "../redis.mjs";
 
 const folder = project();
@@ -98,7 +98,7 @@ writeFileSync(join(folder, "program.mjs"), PROGRAM);
 async function startWorkers(t, count, policy, deadline = "10s") {
   const redis = await startServer();
   const env = { ...process.env, WORKERS: count, POLICY: JSON.stringify(policy), REDIS: redis.path, DEADLINE: deadline };
-  const primary = spawn(process.execPath, ["program.mjs"], { cwd: folder, env, stdio: ["pipe", "inherit", "inherit", "pipe"] });
+  const primary = start(process.execPath, ["program.mjs"], { cwd: folder, env, stdio: ["pipe", "pipe", "pipe", "pipe"] });
   const admin = new Redis({ path: redis.path }).on("error", () => {});
   t.after(async () => {
     primary.stdin.end();

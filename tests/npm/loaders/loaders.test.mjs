@@ -1,19 +1,19 @@
 // The packed package in every loader, with the program `app.js`. What is not installed is skipped by name.
 import assert from "node:assert/strict";
-import { execFile, execFileSync, spawn } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, extname, join } from "node:path";
-import { createInterface } from "node:readline";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 import { startHost } from "../host.mjs";
 import { installed } from "../installed.mjs";
+import { start } from "../processes.mjs";
 import { readVectors } from "../vectors.mjs";
 import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, NEXT_MIDDLEWARE, VITEST, WORKER, page, remotePage } from "./projects.mjs";
 
@@ -118,8 +118,8 @@ const config :Workerd.Config = (
     compatibilityDate = "2026-11-01"))],
   sockets = [(name = "app", address = "127.0.0.1:0", http = (), service = "app")]);`);
   const workerd = createRequire(join(workspace, "x"))("workerd").default;
-  const line = await started(spawn(workerd, ["serve", "config.capnp", "--control-fd=1"], { cwd: folder }), /"port"/);
-  assert.equal(await text(`http://127.0.0.1:${JSON.parse(line).port}/`), RESULT);
+  const port = await started(workerd, ["serve", "config.capnp", "--control-fd=1"], { cwd: folder }, /"port":(\d+)/);
+  assert.equal(await text(`http://127.0.0.1:${port}/`), RESULT);
 });
 
 const chromium = ["chromium", "chromium-browser", "google-chrome"].find(starts);
@@ -173,8 +173,7 @@ async function startNext(name, files) {
   const folder = project(name, files);
   run(folder, "next", "build");
   const args = [join(here, "node_modules/next/dist/bin/next"), "start", "--hostname", "127.0.0.1", "--port", "0"];
-  const line = await started(spawn(process.execPath, args, { cwd: folder, env: environment() }), /http:\/\/127/);
-  return /http:\/\/127\.0\.0\.1:\d+/.exec(line)[0];
+  return started(process.execPath, args, { cwd: folder, env: environment() }, /(http:\/\/127\.0\.0\.1:\d+)/);
 }
 
 /** Asks what grants one request per user. */
@@ -270,16 +269,11 @@ function starts(program) {
   }
 }
 
-/** Waits for the first line of a server that matches. The server ends with the tests. */
-async function started(server, pattern) {
-  cleanups.push(async () => {
-    if (server.exitCode !== null || server.signalCode !== null) return;
-    server.kill("SIGKILL");
-    await once(server, "exit");
-  });
-  server.stderr.pipe(process.stderr);
-  for await (const line of createInterface({ input: server.stdout })) if (pattern.test(line)) return line;
-  throw new Error(`the server has ended before it printed ${pattern}`);
+/** Starts a server, and waits for what it prints. The server ends with the tests. */
+async function started(program, args, options, pattern) {
+  const server = start(program, args, options);
+  cleanups.push(server.stop);
+  return (await server.said(pattern))[1];
 }
 
 async function text(url) {

@@ -1,7 +1,6 @@
 // What a limiter on Redis answers by itself, as a node beside others: refusals that it remembers, units that it holds, and its share of the
 // limits in an outage. What all nodes have granted is counted. docs/modes.md states the bounds.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -10,6 +9,7 @@ import { Redis } from "ioredis";
 
 import { startHost } from "../host.mjs";
 import { load, project } from "../installed.mjs";
+import { start } from "../processes.mjs";
 import { announced, startServer, until } from "../redis.mjs";
 
 const folder = project();
@@ -134,7 +134,7 @@ test("a process that is killed loses the units that it holds, and nothing is gra
   const before = await calls();
   let granted = 0;
   for (let killed = 0; killed < 3; killed++) {
-    const asker = spawn(process.execPath, ["asker.mjs", JSON.stringify(LENT), redis.path, own.prefix], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+    const asker = start(process.execPath, ["asker.mjs", JSON.stringify(LENT), redis.path, own.prefix], { cwd: folder });
     t.after(() => asker.kill("SIGKILL"));
     let seen = 0;
     for await (const bytes of asker.stdout) {

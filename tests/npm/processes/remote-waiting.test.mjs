@@ -26,10 +26,10 @@ after(() => host.stop());
 const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "admin", deadline: "30s", ...options });
 
 /** Of a promise that no timer of the library may settle: those are mocked. */
-const { setTimeout: realTimeout } = globalThis;
+const { clearTimeout: realClear, setTimeout: realTimeout } = globalThis;
 const unaided = (promise) => new Promise((resolve, reject) => {
   const late = realTimeout(reject, 30_000, new Error("not without a timer"));
-  promise.then(resolve, reject).finally(() => clearTimeout(late));
+  promise.then(resolve, reject).finally(() => realClear(late));
 });
 
 test("requests on a key are granted one after another, in their order, at the rate of the bucket", async () => {
