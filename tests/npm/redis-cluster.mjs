@@ -8,7 +8,7 @@ import { createCluster } from "redis";
 
 import { onPort } from "./ports.mjs";
 import { start } from "./processes.mjs";
-import { until } from "./redis.mjs";
+import { until } from "./waiting.mjs";
 
 async function startRedis(parameters) {
   const server = start("redis-server", parameters);

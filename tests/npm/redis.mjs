@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
 import { start } from "./processes.mjs";
+import { until } from "./waiting.mjs";
 
 /** Starts a server that lives until `stop` is called, by default at a new path. */
 export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidegate-redis-")), "redis.sock")) {
@@ -16,14 +17,6 @@ export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidega
     rmSync(dirname(path), { recursive: true, force: true });
   };
   return { path, server, stop };
-}
-
-/** Waits until this is true. Replicas of a Cluster that are late for one election wait 12 s for the next one. */
-export async function until(isTrue) {
-  for (const end = Date.now() + 60_000; !await isTrue();) {
-    if (Date.now() > end) throw new Error(`not within 60 s: ${isTrue}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }
 
 /** Waits until Redis counts so many nodes, and each of them has read the count. */

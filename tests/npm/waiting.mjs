@@ -1,5 +1,19 @@
-// What the tests of limiters that wait for answers share, on Redis and at a server.
+// How tests wait. None has a deadline of its own: the runner ends a test that hangs, and names it.
 import assert from "node:assert/strict";
+
+const { setTimeout: realTimeout } = globalThis; // tests mock it
+
+/** Waits until this is true. */
+export async function until(isTrue) {
+  while (!await isTrue()) await new Promise((resolve) => { realTimeout(resolve, 5); });
+}
+
+/** Asks again until the answer is one of the store, and none that `on_error` gave. */
+export async function decided(ask) {
+  let answer;
+  await until(async () => (answer = await ask()).degraded === undefined);
+  return answer;
+}
 
 /** Lets the event loop turn until this many requests wait. */
 export async function waiting(limiter, wanted) {

@@ -15,6 +15,7 @@ import { patient, waitForRedis } from "../dropin-redis.mjs";
 import { load, project } from "../installed.mjs";
 import { start } from "../processes.mjs";
 import { startServer } from "../redis.mjs";
+import { until } from "../waiting.mjs";
 
 const flexible = await ours("rate-limiter-flexible/redis");
 const { RedisStore } = await ours("express-rate-limit/redis");
@@ -89,12 +90,7 @@ for (const [name, connected] of Object.entries(CLIENTS)) {
     for (const call of callsOf(client)) await assert.rejects(call(), { code: "UNAVAILABLE" });
     const second = await startServer(first.path);
     t.after(second.stop);
-    for (const until = Date.now() + 10_000; ;) {
-      const { resolved } = await outcome(bare.consume("back"));
-      if (resolved !== undefined) break;
-      assert.ok(Date.now() < until);
-      await new Promise(setImmediate);
-    }
+    await until(async () => (await outcome(bare.consume("back"))).resolved !== undefined);
     t.after(waitForRedis());
     assert.equal((await own.consume("again")).remainingPoints, 4);
   });
@@ -109,7 +105,6 @@ test("Redis hangs: a request of Upstash passes after the timeout as with theirs,
   redis.server.kill("SIGSTOP");
   const hangs = { evalsha: () => new Promise(() => {}) };
   const make = (type, given) => new type({ redis: given, limiter: type.fixedWindow(0, "1 h"), timeout: 50 });
-  const began = performance.now();
   const [their, own] = await Promise.all([make(TheirRatelimit, hangs), make(Ratelimit, client)].map((each) => outcome(each.limit("a"))));
   assert.deepEqual(own, their);
   assert.equal(own.resolved.reason, "timeout");
@@ -118,10 +113,8 @@ test("Redis hangs: a request of Upstash passes after the timeout as with theirs,
   const insuranceLimiter = new flexible.RateLimiterMemory({ points: 7, duration: 60 });
   const limiter = new flexible.RateLimiterRedis({ storeClient: client, points: 5, duration: 60, insuranceLimiter });
   assert.equal((await new flexible.RLWrapperTimeouts({ limiter, timeoutMs: 20 }).consume("a")).remainingPoints, 6);
-  assert.ok(performance.now() - began < 5_000);
   redis.server.kill("SIGCONT");
-  const until = Date.now() + 10_000;
-  while ((await outcome(hanging.limit("a"))).resolved?.success !== false) assert.ok(Date.now() < until);
+  await until(async () => (await outcome(hanging.limit("a"))).resolved?.success === false);
   client.disconnect();
   await assert.rejects(hanging.limit("b"), { code: "UNAVAILABLE" }, "Redis has answered since, so a failure is an error again");
 });

@@ -6,7 +6,8 @@ import { test } from "node:test";
 import { startHost } from "../host.mjs";
 import { load } from "../installed.mjs";
 import { clusterClients, startCluster } from "../redis-cluster.mjs";
-import { announced, until } from "../redis.mjs";
+import { announced } from "../redis.mjs";
+import { until } from "../waiting.mjs";
 
 const { RedisLimiter } = await load("tidegate/redis");
 const { toml } = await load("tidegate/toml");

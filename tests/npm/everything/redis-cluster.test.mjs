@@ -8,7 +8,7 @@ import { createSentinel } from "redis";
 import { startHost } from "../host.mjs";
 import { load } from "../installed.mjs";
 import { clusterClients, startCluster, startSentinel } from "../redis-cluster.mjs";
-import { until } from "../redis.mjs";
+import { until } from "../waiting.mjs";
 
 const { RedisLimiter } = await load("tidegate/redis");
 const { toml } = await load("tidegate/toml");

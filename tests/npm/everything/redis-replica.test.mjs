@@ -9,7 +9,7 @@ import { createClient } from "redis";
 
 import { load } from "../installed.mjs";
 import { startReplicated } from "../redis-cluster.mjs";
-import { until } from "../redis.mjs";
+import { until } from "../waiting.mjs";
 
 const { RedisLimiter } = await load("tidegate/redis");
 

@@ -9,7 +9,8 @@ import { Redis as Upstash } from "@upstash/redis";
 import { Redis } from "ioredis";
 
 import { load } from "../installed.mjs";
-import { startServer, until } from "../redis.mjs";
+import { startServer } from "../redis.mjs";
+import { until } from "../waiting.mjs";
 
 const { RedisLimiter } = await load("tidegate/redis");
 const redis = await startServer();

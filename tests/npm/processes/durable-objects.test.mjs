@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 import { bundle, embedded, run } from "../deployed.mjs";
 import { startHost } from "../host.mjs";
 import { load, project } from "../installed.mjs";
 import { readVectors } from "../vectors.mjs";
+import { until } from "../waiting.mjs";
 
 const folder = project();
 const { Limiter } = await load();
@@ -201,14 +201,7 @@ test("grants give back, and leases are held while a function runs", async () => 
 });
 
 /** Waits until so many requests wait in this isolate. */
-async function waiting({ post }, policy, count) {
-  for (const end = Date.now() + 10_000; ;) {
-    const found = await post("/waiting", { policy });
-    if (found === count) return;
-    assert.ok(Date.now() < end, `expected ${count} requests that wait, found ${found}`);
-    await new Promise(setImmediate);
-  }
-}
+const waiting = ({ post }, policy, count) => until(async () => await post("/waiting", { policy }) === count);
 
 test("requests on a key are granted one after another, at the rate of the bucket", async () => {
   const policy = { policies: { queue: { limits: [{ algorithm: "token_bucket", capacity: 1, rate: "20/s" }] } } };
@@ -243,10 +236,7 @@ async function assertHoldsUpNobody({ ask, post }, policy, options) {
   let isOver = false;
   const second = ask(policy, waits("second"), { options }).finally(() => { isOver = true; });
   // a server may decide the first request after the release, before it sees that nobody waits for the answer
-  while (!isOver) {
-    await ask(policy, [["release", "k", "held"], ["release", "k", "first"]], { options });
-    await setTimeout(50);
-  }
+  await until(async () => isOver || void await ask(policy, [["release", "k", "held"], ["release", "k", "first"]], { options }));
   assert.equal((await second)[0].lease, "second");
 }
 

@@ -10,7 +10,8 @@ import { Redis } from "ioredis";
 import { startHost } from "../host.mjs";
 import { load, project } from "../installed.mjs";
 import { start } from "../processes.mjs";
-import { announced, startServer, until } from "../redis.mjs";
+import { announced, startServer } from "../redis.mjs";
+import { decided, until } from "../waiting.mjs";
 
 const folder = project();
 const { RedisLimiter } = await load("tidegate/redis");
@@ -159,16 +160,6 @@ async function drained(check) {
   for (let granted = 0; ; granted++) if (!await check()) return granted;
 }
 
-/** Asks until Redis has decided. */
-async function decided(limiter) {
-  for (const end = Date.now() + 20_000; ;) {
-    const answer = await limiter.peek("k");
-    if (answer.degraded === undefined) return answer;
-    assert.ok(Date.now() < end, answer.degraded);
-    await new Promise(setImmediate); // so that Redis can answer
-  }
-}
-
 test("in an outage two limiters and a native host grant their shares, and tell Redis afterwards", async (t) => {
   const own = await startServer();
   const clients = Array.from({ length: 2 }, () => new Redis({ path: own.path, retryStrategy: () => 20 }).on("error", () => {}));
@@ -196,7 +187,7 @@ test("in an outage two limiters and a native host grant their shares, and tell R
   const refused = await limiters[0].check("k");
   assert.match(refused.degraded, /^redis: no answer within 2000 ms; decided by a share of the limits$/);
   own.server.kill("SIGCONT");
-  await until(async () => (await decided(limiters[0])).remaining <= Math.max(0, 800 - 90 - granted));
+  await until(async () => (await decided(() => limiters[0].peek("k"))).remaining <= Math.max(0, 800 - 90 - granted));
   await Promise.all(limiters.map((limiter) => limiter.close()));
 });
 

@@ -5,6 +5,7 @@ import { after, test } from "node:test";
 import { frameworks, serve } from "../frameworks.mjs";
 import { startHost } from "../host.mjs";
 import { load } from "../installed.mjs";
+import { until } from "../waiting.mjs";
 
 const { Limiter, metering } = await load();
 const { toml } = await load("tidegate/toml");
@@ -113,7 +114,7 @@ test("limiters at servers before others: if one refuses, units, leases and reser
   const last = await serve(t, await servers.express([memory, of("plans")], { key: () => "last" }, async () => "hello"));
   assert.equal((await ask(last)).at(0), 200, "payers may stand last");
   const free = async () => (await jobs.peek("undone", { cost: 1 })).allowed;
-  for (const end = Date.now() + 10_000; !await free();) assert.ok(Date.now() < end, "each lease is released");
+  await until(free); // each lease is released
 });
 
 test("a lease is held until the response has ended, and what the handler gives back is back at once", async (t) => {
@@ -130,7 +131,7 @@ test("a lease is held until the response has ended, and what the handler gives b
   release("hello");
   assert.equal(await (await first).text(), "hello");
   const free = async () => (await jobs.peek("held", { cost: 1 })).allowed;
-  for (const end = Date.now() + 10_000; !await free();) assert.ok(Date.now() < end);
+  await until(free);
 
   const giving = await serve(t, await servers.next(api, { key: () => "given", cost: 2 }, async (_, granted) => {
     const { keys, remaining } = granted;
@@ -144,9 +145,7 @@ test("the true cost that the response tells is committed, and what does not coun
   const [tokens, api] = [of("tokens", { metering }), of("api")];
   const used = await serve(t, await servers.express(tokens, { key: () => "used", cost: 50, actual: { bytes: 1 } }, async () => "seven b"));
   const failed = await serve(t, await servers.koa([api, tokens], { key: () => "failed", cost: 50, countIf: { status: "500-599" } }, async () => "hello"));
-  const left = async (key, expected) => {
-    for (const end = Date.now() + 10_000; (await tokens.peek(key)).remaining !== expected;) assert.ok(Date.now() < end, (await tokens.peek(key)).remaining);
-  };
+  const left = (key, expected) => until(async () => (await tokens.peek(key)).remaining === expected);
   await (await fetch(`http://127.0.0.1:${used}/`)).text();
   await left("used", 93);
   await (await fetch(`http://127.0.0.1:${failed}/`)).text();

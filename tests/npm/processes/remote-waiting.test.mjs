@@ -25,13 +25,6 @@ reservations = {}
 after(() => host.stop());
 const of = (policy, options) => new RemoteLimiter({ url: host.url, policy, token: "admin", deadline: "30s", ...options });
 
-/** Of a promise that no timer of the library may settle: those are mocked. */
-const { clearTimeout: realClear, setTimeout: realTimeout } = globalThis;
-const unaided = (promise) => new Promise((resolve, reject) => {
-  const late = realTimeout(reject, 30_000, new Error("not without a timer"));
-  promise.then(resolve, reject).finally(() => realClear(late));
-});
-
 test("requests on a key are granted one after another, in their order, at the rate of the bucket", async () => {
   await assertOneAfterAnother(of("fast"));
 });
@@ -47,7 +40,7 @@ test("units that this limiter gives back wake the first request that waits", asy
     const waited = limiter.waitFor(name, { cost: 1 });
     await waiting(limiter, 1);
     await wake(limiter, grant, name);
-    const next = await unaided(waited);
+    const next = await waited;
     assert.equal(next.allowed, true, name);
     assert.equal(await next.refund(), 1);
   }
@@ -56,18 +49,18 @@ test("units that this limiter gives back wake the first request that waits", asy
   const lease = jobs.waitFor("a");
   await waiting(jobs, 1);
   await held.release();
-  assert.match((await unaided(lease)).lease, /^[0-9a-f]{16,}$/);
+  assert.match((await lease).lease, /^[0-9a-f]{16,}$/);
   const { id } = await tokens.reserve("a");
   const unit = tokens.waitFor("a");
   await waiting(tokens, 1);
   await tokens.commit("a", id, 0);
-  assert.equal((await unaided(unit)).allowed, true);
+  assert.equal((await unit).allowed, true);
   const network = of("one");
   await network.check("ip:2001:db8::1", { cost: 1 });
   const neighbour = network.waitFor("ip:2001:db8::1");
   await waiting(network, 1);
   await network.refund("ip:2001:db8::2", 1);
-  assert.equal((await unaided(neighbour)).allowed, true, "addresses of a network are one key");
+  assert.equal((await neighbour).allowed, true, "addresses of a network are one key");
 });
 
 test("a field of a prototype says nothing of a refusal", async (t) => {

@@ -10,6 +10,7 @@ import { Redis } from "ioredis";
 import { startHost } from "../host.mjs";
 import { load, project } from "../installed.mjs";
 import { startServer } from "../redis.mjs";
+import { until } from "../waiting.mjs";
 
 const folder = project();
 const { Limiter } = await load();
@@ -65,11 +66,6 @@ const LIMITERS = {
   "in memory": (policy) => new Limiter(policy),
   "on Redis": (policy) => new RedisLimiter(policy, client, { prefix: `running-${prefixes++}:`, deadline: "30s" }),
 };
-
-/** Waits for what takes some turns of the event loop, as a call to Redis does. */
-async function until(isSo) {
-  for (const end = performance.now() + 10_000; !await isSo(); await settled()) assert.ok(performance.now() < end);
-}
 
 for (const [where, of] of Object.entries(LIMITERS)) {
   test(`${where}: the lease is held while the function runs, and then released`, async (t) => {
