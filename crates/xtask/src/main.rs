@@ -23,8 +23,10 @@ use clap::{Parser, Subcommand};
     after_help = "\
 Examples:
   cargo xtask start              start the Worker on this machine and print a curl line to try
-  cargo xtask test               run every test: Rust, wasm, Redis, npm, the Worker in workerd
-  cargo xtask test rust npm      run two suites
+  cargo xtask test fast          formatting, lints and unit tests: what to run while you write
+  cargo xtask test               what a change must pass: Rust, wasm, Redis, npm, the Worker in workerd
+  cargo xtask test everything    all tests: other servers, feature sets, process faults, fuzzing
+  cargo xtask test rust npm      two suites of what a change must pass
   cargo xtask bench decide       run the benchmark decide and its baselines
   cargo xtask bench redis        run the Redis store beside plain commands of Redis
   cargo xtask release --dry-run  try a release without publishing"
@@ -38,7 +40,7 @@ struct Arguments {
 enum Task {
     /// Start the Worker on this machine with the policies of policies.toml
     Start(start::Arguments),
-    /// Run the named test suites, or all of them
+    /// Run what a change must pass, `fast` or `everything`, or the named suites
     Test(test::Arguments),
     /// Build the named artifacts (Worker, guest, npm package), or all of them
     Build(build::Arguments),

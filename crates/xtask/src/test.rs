@@ -1,167 +1,143 @@
-//! `cargo xtask test`: runs the test suites.
+//! `cargo xtask test`: runs the test suites, in three layers.
 
 mod circles;
 mod suites;
+mod tally;
 mod trees;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
+use anyhow::{Result, bail};
+use clap::{ValueEnum, builder::PossibleValue};
 
-use crate::install;
-use crate::run::{command, output};
+use self::tally::Tally;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The suites to run, in this order
-    suites: Vec<Suite>,
+    /// `fast` or `everything`, or else what a change must pass; then the suites to run, or else all of the layer
+    what: Vec<What>,
+}
+
+/// How much is run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Layer {
+    /// Formatting, circles, one clippy, unit tests and vectors: some minutes
+    Fast,
+    /// What a change must pass, in a quarter of an hour
+    #[value(skip)]
+    Change,
+    /// All tests: every night and before a release
+    Everything,
 }
 
 /// The suites, with fast ones first.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// Formatting and lints
+    /// Formatting, circles of imports, and clippy
     Lint,
-    /// What is published, with the oldest compilers that it promises
-    Msrv,
     /// All tests that need only Rust
     Rust,
-    /// The core without an operating system, and the sizes of Worker and guest
+    /// The core without an operating system; the Worker, the guest and the npm package are built and within their sizes
     Wasm,
-    /// The npm package from its packed tarball, in Node and in every other loader, its size, and its API pages
+    /// The npm package from its packed tarball in Node, its types, and what its JavaScript may compute
     Npm,
-    /// Random operations, stored bytes and policy files, by libFuzzer for a minute
-    Fuzz,
     /// Redis, the built Worker in workerd and behind a browser, the commands, and parity of all backends
     System,
+    /// Clippy for each set of features, and the unit tests that need other features (only in `everything`)
+    Features,
+    /// What is published, with the oldest compilers that it promises (only in `everything`)
+    Msrv,
+    /// The tests that depend on the server's version, on other versions of Redis and on Valkey (only in `everything`)
+    Servers,
+    /// Random operations, stored bytes and policy files, by libFuzzer for a minute (only in `everything`)
+    Fuzz,
 }
 
-/// The counts and the closing lines of all runners.
-#[derive(Default)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-    closing_lines: Vec<String>,
-    failures: Vec<String>,
-    /// What runners told of failed tests.
-    told: Vec<String>,
-    /// Whether the runner tells of failed tests now.
-    is_telling: bool,
-    is_in_backtrace: bool,
+impl Suite {
+    /// The first layer that runs the suite.
+    fn layer(self) -> Layer {
+        match self {
+            Self::Lint | Self::Rust => Layer::Fast,
+            Self::Wasm | Self::Npm | Self::System => Layer::Change,
+            Self::Features | Self::Msrv | Self::Servers | Self::Fuzz => Layer::Everything,
+        }
+    }
+
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
-/// More lines of what runners told of failed tests are not printed again.
-const MOST_TOLD: usize = 400;
+/// A word of the command line.
+#[derive(Clone, Copy)]
+enum What {
+    Layer(Layer),
+    Suite(Suite),
+}
+
+impl ValueEnum for What {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [What; 11] = [
+            What::Layer(Layer::Fast),
+            What::Layer(Layer::Everything),
+            What::Suite(Suite::Lint),
+            What::Suite(Suite::Rust),
+            What::Suite(Suite::Wasm),
+            What::Suite(Suite::Npm),
+            What::Suite(Suite::System),
+            What::Suite(Suite::Features),
+            What::Suite(Suite::Msrv),
+            What::Suite(Suite::Servers),
+            What::Suite(Suite::Fuzz),
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Layer(layer) => layer.to_possible_value(),
+            Self::Suite(suite) => suite.to_possible_value(),
+        }
+    }
+}
+
+/// The layer and the suites that the words of the command line name.
+fn chosen(what: &[What]) -> (Layer, Vec<Suite>) {
+    let layer = |what: &What| match what {
+        What::Layer(layer) => Some(*layer),
+        What::Suite(_) => None,
+    };
+    let named = what.iter().filter_map(|what| match what {
+        What::Suite(suite) => Some(*suite),
+        What::Layer(_) => None,
+    });
+    let (layer, named) = (what.iter().filter_map(layer).max(), named.collect::<Vec<_>>());
+    let layer = layer.unwrap_or(Layer::Change);
+    let of_layer = Suite::value_variants().iter().copied().filter(|suite| suite.layer() <= layer);
+    (layer, if named.is_empty() { of_layer.collect() } else { named })
+}
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let all = Suite::value_variants();
-    let suites = if arguments.suites.is_empty() { all } else { &arguments.suites };
+    let (layer, suites) = chosen(&arguments.what);
     let mut tally = Tally::default();
     let started = Instant::now();
-    for (place, suite) in (1..).zip(suites) {
-        let name = suite.to_possible_value().map(|value| value.get_name().to_owned());
-        let name = name.unwrap_or_default();
+    for (place, suite) in (1..).zip(&suites) {
+        let name = suite.name();
         eprintln!("\x1b[1m==> suite {name} ({place} of {})\x1b[0m", suites.len());
         let since = Instant::now();
         // the other suites run even if this one fails
-        if let Err(error) = suites::run(*suite, &mut tally) {
+        if let Err(error) = suites::run(*suite, layer, &mut tally) {
             tally.failures.push(format!("{name}: {error:#}"));
         }
-        eprintln!("\x1b[1m    suite {name}: {:.1?}\x1b[0m", since.elapsed());
+        tally.closing_lines.push(format!("suite {name}: {:.0?}", since.elapsed()));
     }
-    println!("\nThe closing lines of each runner:");
-    for line in &tally.closing_lines {
-        println!("  {line}");
-    }
-    for line in &tally.told {
-        println!("{line}"); // again, where it is found
-    }
-    for failure in &tally.failures {
-        println!("FAILED {failure}");
-    }
+    let failed = tally.print()?;
     println!("all suites: {:.0?}", started.elapsed());
-    let failed = tally.failed.max(u64::try_from(tally.failures.len())?);
     println!("{} passed, {failed} failed, {} skipped", tally.passed, tally.skipped);
     if failed > 0 {
         bail!("{failed} failed");
     }
     Ok(())
-}
-
-impl Tally {
-    /// Checks packages with a version of Rust, unless the other suites use that version anyway.
-    fn check_with(&mut self, rust: &str, packages: &[&str]) -> Result<()> {
-        let in_use = output("rustc", &["--version"]).unwrap_or_default();
-        if in_use.starts_with(&format!("rustc {rust}.")) {
-            return Ok(());
-        }
-        install::toolchain(rust)?;
-        let mut check = command("rustup", &["run", rust, "cargo", "check", "--quiet", "--locked"]);
-        check.args(packages).env("RUSTFLAGS", "--cap-lints=allow"); // an older compiler warns otherwise
-        check.env_remove("CARGO").env_remove("RUSTC"); // those of this program are of another toolchain
-        self.watch(&format!("cargo check, Rust {rust}"), check)
-    }
-
-    /// Runs a runner, prints its output and keeps its closing lines.
-    fn watch(&mut self, what: &str, mut runner: Command) -> Result<()> {
-        eprintln!("\x1b[1m==> {what}\x1b[0m");
-        (self.is_telling, self.is_in_backtrace) = (false, false);
-        let mut child = runner.stdout(Stdio::piped()).spawn().with_context(|| what.to_owned())?;
-        let output = child.stdout.take().context("no standard output")?;
-        for line in BufReader::new(output).lines() {
-            let line = line?;
-            println!("{line}");
-            self.read(what, &line);
-        }
-        let status = child.wait()?;
-        if !status.success() {
-            bail!("{what} ended with {status}");
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, what: &str, line: &str) {
-        match line {
-            "failures:" | "✖ failing tests:" => self.is_telling = true, // cargo test, node --test
-            "stack backtrace:" => self.is_in_backtrace = true,
-            _ if line.starts_with("note: ") => self.is_in_backtrace = false,
-            _ if line.starts_with("test result: ") => self.is_telling = false,
-            _ => {}
-        }
-        // of a backtrace, where this project's own code was
-        let is_told = !self.is_in_backtrace || line.trim_start().starts_with("at ./");
-        if self.is_telling && is_told && self.told.len() < MOST_TOLD {
-            self.told.push(line.to_owned());
-        }
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            // cargo test: "ok. 30 passed; 0 failed; 0 ignored; …"
-            let counts = counts.split_once(". ").map_or(counts, |(_, counts)| counts);
-            for part in counts.split("; ") {
-                match part.split_once(' ') {
-                    Some((n, "passed")) => self.passed += n.parse().unwrap_or(0),
-                    Some((n, "failed")) => self.failed += n.parse().unwrap_or(0),
-                    Some((n, "ignored")) => self.skipped += n.parse().unwrap_or(0),
-                    _ => {}
-                }
-            }
-            self.closing_lines.push(format!("{what}: {line}"));
-        } else if let Some(count) = line.strip_prefix("# ").or(line.strip_prefix("ℹ ")) {
-            // node --test: "# pass 12", or with "ℹ" on a terminal
-            let Some((name, n)) = count.split_once(' ') else { return };
-            let n = n.parse().unwrap_or(0);
-            match name {
-                "pass" => self.passed += n,
-                "fail" => self.failed += n,
-                "skipped" | "todo" | "cancelled" => self.skipped += n,
-                _ => return,
-            }
-            self.closing_lines.push(format!("{what}: {name} {n}"));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -172,44 +148,25 @@ mod tests {
     use crate::run::root;
 
     #[test]
-    fn what_runners_tell_of_failed_tests_is_kept() {
-        let cargo = [
-            "test a ... FAILED",
-            "failures:",
-            "---- a stdout ----",
-            "why",
-            "stack backtrace:",
-            "   0: panic_fmt",
-            "             at /rustc/core/src/panicking.rs:80:14",
-            "   1: ask",
-            "             at ./redis/main.rs:75:51",
-            "note: Some details are omitted",
-            "test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out",
-            "test b ... ok",
-        ];
-        let node =
-            ["✖ c (3 ms)", "ℹ pass 4", "ℹ fail 1", "✖ failing tests:", "✖ c (3 ms)", "because"];
-        let mut tally = Tally::default();
-        cargo.iter().chain(&node).for_each(|line| tally.read("runner", line));
-        let of_cargo = [
-            "failures:",
-            "---- a stdout ----",
-            "why",
-            "             at ./redis/main.rs:75:51",
-            "note: Some details are omitted",
-        ];
-        let of_node = ["✖ failing tests:", "✖ c (3 ms)", "because"];
-        assert_eq!(tally.told, [&of_cargo[..], &of_node].concat());
-        assert_eq!([tally.passed, tally.failed], [6, 2]);
-    }
-
-    #[test]
-    fn the_workflow_runs_every_suite() {
-        let file = root().join(".github/workflows/test.yml");
-        let suites = Suite::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let suites: Vec<String> = suites.map(|suite| suite.get_name().to_owned()).collect();
+    fn the_nightly_workflow_runs_every_suite() {
+        let file = root().join(".github/workflows/everything.yml");
+        let suites: Vec<String> =
+            Suite::value_variants().iter().map(|suite| suite.name()).collect();
         let expected = format!("suite: [{}]", suites.join(", "));
         let text = fs::read_to_string(file).unwrap();
         assert!(text.contains(&expected), "expected {expected}");
+    }
+
+    #[test]
+    fn each_layer_runs_what_the_one_before_it_runs() {
+        let names = |what: &[What]| chosen(what).1.iter().map(|suite| suite.name()).collect();
+        let of_fast: Vec<String> = names(&[What::Layer(Layer::Fast)]);
+        let of_change: Vec<String> = names(&[]);
+        assert_eq!(of_fast, ["lint", "rust"]);
+        assert_eq!(of_change, ["lint", "rust", "wasm", "npm", "system"]);
+        let of_everything: Vec<String> = names(&[What::Layer(Layer::Everything)]);
+        assert_eq!(of_everything.len(), Suite::value_variants().len());
+        let one = [What::Layer(Layer::Everything), What::Suite(Suite::Npm)];
+        assert_eq!(names(&one), ["npm"]);
     }
 }

@@ -1,15 +1,14 @@
 //! What each suite of `cargo xtask test` runs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::{Suite, Tally, circles, trees};
+use super::{Layer, Suite, Tally, circles, trees};
 use crate::build::{self, Artifact};
-use crate::run::{cargo, command, metadata, root};
+use crate::run::{cargo, command, metadata};
 use crate::{docs, fuzz, install, release};
 
 /// The crates that run natively. All builds select the same ones, because cargo builds a dependency again for each selection
@@ -35,17 +34,20 @@ const SYSTEM: &str = "tidegate-tests";
 const HOST_FEATURES: [&str; 7] = ["", "redis", "tower", "client", "reqwest", "command", "otel"];
 
 const WASM: [&str; 2] = ["--target", "wasm32-unknown-unknown"];
+const CLIPPY: [&str; 2] = ["clippy", "--quiet"];
 const NO_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 
-pub(super) fn run(suite: Suite, tally: &mut Tally) -> Result<()> {
+pub(super) fn run(suite: Suite, layer: Layer, tally: &mut Tally) -> Result<()> {
     match suite {
         Suite::Lint => lint(tally),
-        Suite::Msrv => msrv(tally),
-        Suite::Rust => rust(tally),
+        Suite::Rust => rust(layer, tally),
         Suite::Wasm => wasm(tally),
-        Suite::Npm => npm(tally),
+        Suite::Npm => npm(layer, tally),
+        Suite::System => system(layer, tally),
+        Suite::Features => features(tally),
+        Suite::Msrv => msrv(tally),
+        Suite::Servers => servers(tally),
         Suite::Fuzz => fuzz(tally),
-        Suite::System => system(tally),
     }
 }
 
@@ -55,35 +57,101 @@ fn lint(tally: &mut Tally) -> Result<()> {
     tally.watch("rustfmt, fuzz targets", cargo(&fuzz))?;
     circles::check(&folders()?)?;
     trees::check()?;
-    install::wasm_target()?;
-    let clippy = ["clippy", "--quiet"];
-    let native = [&clippy[..], &NATIVE[..9], &["--all-targets"], &NO_WARNINGS].concat();
-    tally.watch("clippy", cargo(&native))?;
+    let native = [&CLIPPY[..], &NATIVE[..9], &["--all-targets"], &NO_WARNINGS].concat();
+    tally.watch("clippy", cargo(&native))
+}
+
+fn rust(layer: Layer, tally: &mut Tally) -> Result<()> {
+    let tests = test_targets(|package| package != SYSTEM)?;
+    let vectors = "vectors".to_owned(); // of the suite `system`, whose other tests need more than Rust
+    let tests = tests.iter().chain([&vectors]).flat_map(|test| ["--test", test]);
+    let tests: Vec<&str> = ["--lib", "--bins", "--examples"].into_iter().chain(tests).collect();
+    let pure = format!("not package({SYSTEM}) or binary({vectors}) and test(=native)");
+    tally.watch(
+        "cargo nextest, unit tests",
+        nextest(layer, &[&tests[..], &["-E", &pure]].concat())?,
+    )?;
+    if layer == Layer::Fast {
+        return Ok(());
+    }
+    tally.watch("cargo test, examples in the docs", native("test", &["--no-fail-fast", "--doc"]))
+}
+
+fn wasm(tally: &mut Tally) -> Result<()> {
+    install::bare_target()?;
+    let crates =
+        ["tidegate-core", "tidegate-form", "tidegate-gate", "tidegate-http", "tidegate-tier"];
+    let crates: Vec<&str> = crates.iter().flat_map(|name| ["--package", name]).collect();
+    let bare = [&["build", "--target", "x86_64-unknown-none"], &crates[..]].concat();
+    tally.watch("without an operating system", cargo(&bare))?;
+    build::build(Artifact::Guest)?;
+    build::pack().map(drop) // the Worker is a part of the package
+}
+
+fn npm(layer: Layer, tally: &mut Tally) -> Result<()> {
+    install::redis()?; // for the limiter on Redis, and for the real library of Upstash
+    build::pack()?;
+    // a native host shares a limit with the package; with the tests, as in the suite `system`
+    tally.watch("build the command", native("build", &["--bins", "--tests"]))?;
+    let types = |folder: &str| command("node_modules/.bin/tsc", &["-p", folder]);
+    tally.watch("types of the Worker's JavaScript", types("worker"))?;
+    tally.watch("tsc --checkJs", types("crates/wasm/npm"))?;
+    tally.watch("decisions in JavaScript", command("node_modules/.bin/eslint", &["."]))?;
+    let run = ["tests/npm/run.mjs", "--everything"];
+    let run = if layer == Layer::Everything { &run[..] } else { &run[..1] };
+    if layer == Layer::Everything {
+        install::loaders()?; // loads the package as bundlers, test runners and other runtimes do
+        docs::run()?;
+    }
+    tally.watch("node --test", command("node_modules/.bin/node", run))
+}
+
+fn system(layer: Layer, tally: &mut Tally) -> Result<()> {
+    install::redis()?;
+    install::browser()?;
+    build::build(Artifact::Guest)?;
+    build::build(Artifact::Worker)?;
+    // with the tests, because a build without them has other features
+    tally.watch("build the command", native("build", &["--bins", "--tests"]))?;
+    let system = format!("package({SYSTEM})");
+    tally.watch("cargo nextest, system", nextest(layer, &["--bins", "--tests", "-E", &system])?)
+}
+
+/// The Redis store on each server of `tests/redis/servers.txt`.
+fn servers(tally: &mut Tally) -> Result<()> {
+    install::redis()?;
+    for (name, program) in install::other_redis_servers()? {
+        let asked = format!("package({SYSTEM}) and binary(redis) and test(/^on_each_server::/)");
+        let mut suite = nextest(Layer::Everything, &["--bins", "--tests", "-E", &asked])?;
+        suite.env("TIDEGATE_REDIS_SERVER", program);
+        tally.watch(&format!("cargo nextest, {name}"), suite)?;
+    }
+    Ok(())
+}
+
+fn features(tally: &mut Tally) -> Result<()> {
     // in the workspace the library has all features
     HOST_FEATURES.iter().try_for_each(|features| {
         let host = ["--package", "tidegate", "--no-default-features", "--features", features];
         let what = format!("clippy for the library, features \"{features}\"");
-        tally.watch(&what, cargo(&[&clippy[..], &host, &["--all-targets"], &NO_WARNINGS].concat()))
+        tally.watch(&what, cargo(&[&CLIPPY[..], &host, &["--all-targets"], &NO_WARNINGS].concat()))
     })?;
+    install::wasm_target()?;
     let worker = ["--package", "tidegate-worker", "--package", "tidegate-bench-empty"];
-    let worker = [&clippy[..], &WASM, &worker, &NO_WARNINGS].concat();
+    let worker = [&CLIPPY[..], &WASM, &worker, &NO_WARNINGS].concat();
     tally.watch("clippy for wasm", cargo(&worker))?;
     let limiter =
         ["--package", "tidegate-worker", "--no-default-features", "--features", "limiter"];
-    let limiter = [&clippy[..], &WASM, &limiter, &NO_WARNINGS].concat();
+    let limiter = [&CLIPPY[..], &WASM, &limiter, &NO_WARNINGS].concat();
     tally.watch("clippy for the limiter on Durable Objects", cargo(&limiter))?;
-    build::build(Artifact::Worker)?; // what binds it has types
-    tally.watch(
-        "types of the Worker's JavaScript",
-        command("node_modules/.bin/tsc", &["-p", "worker"]),
-    )?;
-    tally.watch("decisions in JavaScript", command("node_modules/.bin/eslint", &["."]))?;
     // one at a time: beside the Worker, the gate has TOML in every module
     build::npm_modules().try_for_each(|(package, features)| {
         let npm = ["--package", package, "--features", features];
         let what = format!("clippy for {package}, features \"{features}\"");
-        tally.watch(&what, cargo(&[&clippy[..], &WASM, &npm, &NO_WARNINGS].concat()))
-    })
+        tally.watch(&what, cargo(&[&CLIPPY[..], &WASM, &npm, &NO_WARNINGS].concat()))
+    })?;
+    let calls = ["test", "--package", "tidegate-wasm", "--features", "redis", "--lib"];
+    tally.watch("cargo test, the calls to Redis", cargo(&calls))
 }
 
 fn msrv(tally: &mut Tally) -> Result<()> {
@@ -97,57 +165,6 @@ fn msrv(tally: &mut Tally) -> Result<()> {
     tally.check_with(env!("CARGO_PKG_RUST_VERSION"), &replay)
 }
 
-fn rust(tally: &mut Tally) -> Result<()> {
-    let tests = test_targets(|package| package != SYSTEM)?;
-    let tests = tests.iter().flat_map(|test| ["--test", test]);
-    let tests: Vec<&str> = ["--lib", "--bins", "--examples"].into_iter().chain(tests).collect();
-    tally.watch("cargo test", native("test", &[&["--no-fail-fast"], &tests[..]].concat()))?;
-    tally.watch("cargo test, examples in the docs", native("test", &["--no-fail-fast", "--doc"]))
-}
-
-fn wasm(tally: &mut Tally) -> Result<()> {
-    install::bare_target()?;
-    let crates =
-        ["tidegate-core", "tidegate-form", "tidegate-gate", "tidegate-http", "tidegate-tier"];
-    let crates: Vec<&str> = crates.iter().flat_map(|name| ["--package", name]).collect();
-    let bare = [&["build", "--target", "x86_64-unknown-none"], &crates[..]].concat();
-    tally.watch("without an operating system", cargo(&bare))?;
-    build::build(Artifact::Guest)?;
-    build::build(Artifact::Worker)
-}
-
-fn npm(tally: &mut Tally) -> Result<()> {
-    install::redis()?; // for the limiter on Redis, and for the real library of Upstash
-    build::pack()?;
-    // a native host shares a limit with the package; with the tests, as in the suite `system`
-    tally.watch("build the command", native("build", &["--bins", "--tests"]))?;
-    let calls = ["test", "--package", "tidegate-wasm", "--features", "redis", "--lib"];
-    tally.watch("cargo test, the calls to Redis", cargo(&calls))?;
-    tally.watch("tsc --checkJs", command("node_modules/.bin/tsc", &["-p", "crates/wasm/npm"]))?;
-    // runs the tests in the workspace's Node and in the machine's Node
-    tally.watch("node --test", node("node_modules/.bin/node")?)?;
-    tally.watch("node --test, the machine's", node("node")?)?;
-    // loads the package as bundlers, test runners and other runtimes do
-    install::loaders()?;
-    let loaders = ["--test", "tests/npm/loaders/loaders.test.mjs"];
-    tally.watch("loaders", command("node_modules/.bin/node", &loaders))?;
-    docs::run()
-}
-
-/// The command names each file because Node 20 does not expand patterns. Two files run at a time: by itself Node leaves one
-/// processor alone, so on two it runs one after another, although most files wait for servers and other programs. The reporter
-/// is that of newer versions: Node 20 has another one for a pipe.
-fn node(node: &str) -> Result<Command> {
-    let mut runner = command(node, &["--test", "--test-concurrency=2", "--test-reporter=spec"]);
-    for file in fs::read_dir(root().join("tests/npm"))? {
-        let path = file?.path();
-        if path.to_string_lossy().ends_with(".test.mjs") {
-            runner.arg(path);
-        }
-    }
-    Ok(runner)
-}
-
 fn fuzz(tally: &mut Tally) -> Result<()> {
     fuzz::build()?;
     fuzz::TARGETS.iter().try_for_each(|target| {
@@ -158,23 +175,13 @@ fn fuzz(tally: &mut Tally) -> Result<()> {
     })
 }
 
-fn system(tally: &mut Tally) -> Result<()> {
-    install::redis()?;
-    install::browser()?;
-    build::build(Artifact::Guest)?;
-    build::build(Artifact::Worker)?;
-    // with the tests, because a build without them has other features
-    tally.watch("build the command", native("build", &["--bins", "--tests"]))?;
-    let tests = test_targets(|package| package == SYSTEM)?;
-    let tests: Vec<&str> = tests.iter().flat_map(|test| ["--test", test]).collect();
-    tally
-        .watch("cargo test, system", native("test", &[&["--no-fail-fast"], &tests[..]].concat()))?;
-    for (name, program) in install::other_redis_servers()? {
-        let mut suite = native("test", &["--no-fail-fast", "--test", "redis"]);
-        suite.env("TIDEGATE_REDIS_SERVER", program);
-        tally.watch(&format!("cargo test, {name}"), suite)?;
-    }
-    Ok(())
+/// The tests of a layer, by the profiles of `.config/nextest.toml`.
+fn nextest(layer: Layer, arguments: &[&str]) -> Result<Command> {
+    install::nextest()?;
+    let profile = if layer == Layer::Everything { "everything" } else { "default" };
+    let mut nextest = cargo(&["nextest", "run", "--profile", profile]);
+    nextest.args(NATIVE).args(arguments).env("PATH", install::path()?);
+    Ok(nextest)
 }
 
 fn native(task: &str, arguments: &[&str]) -> Command {
