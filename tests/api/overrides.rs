@@ -50,6 +50,9 @@ pub fn one_key_has_other_limits_until_a_time(served: &Served) {
     assert_eq!(limit(served, "user:42"), 5);
     assert_eq!(served.api.delete("/v1/overrides/open/user%3A42").status, 404);
     assert_eq!(served.api.get("/v1/overrides", &[]).get("overrides"), json!([]));
+    // the same limits again, of which 80 were used
+    assert_eq!(served.api.put("/v1/overrides/open/user%3A42", fields).status, 200);
+    assert_eq!(served.api.check("open", "user:42", 0, None).get("remaining"), 10);
 }
 
 pub fn a_wrong_override_is_refused(served: &Served) {

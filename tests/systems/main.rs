@@ -112,7 +112,7 @@ impl System {
 
     /// The number of states that are left after expired ones are forgotten.
     fn states_left(&mut self, now: Timestamp) -> usize {
-        self.table.sweep(&self.policy, now);
+        self.table.sweep(now);
         self.table.len()
     }
 }

@@ -125,7 +125,7 @@ fn what_has_expired_gives_its_memory_back() {
         let before = HELD.get();
         fill(&mut table, &policy, "", 0);
         assert!(table.bytes() > bytes / 3 * 2);
-        table.sweep(&policy, Timestamp(3_600_000_000 * 60));
+        table.sweep(Timestamp(3_600_000_000 * 60));
         assert_eq!((table.len(), table.bytes(), HELD.get()), (0, 0, before));
     }
 }

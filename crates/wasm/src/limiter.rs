@@ -156,7 +156,7 @@ impl Limiter {
     /// # Errors
     /// Throws if `now` is not a time.
     pub fn limited(&self, now: f64, place: usize) -> Result<Vec<JsValue>, JsValue> {
-        let (found, next) = self.table.limited(timestamp(now)?, place);
+        let (found, next) = self.table.limited(&self.policy, timestamp(now)?, place);
         let each = found.into_iter().flat_map(|limited| {
             let limit = limited.limit.map_or(JsValue::UNDEFINED, JsValue::from);
             [limited.key.into(), limit, from_quantity(limited.retry_after.0).into()]
@@ -227,7 +227,7 @@ impl Limiter {
     /// # Errors
     /// Throws if `now` is not a time.
     pub fn sweep(&mut self, now: f64) -> Result<(), JsValue> {
-        self.table.sweep(&self.policy, timestamp(now)?);
+        self.table.sweep(timestamp(now)?);
         Ok(())
     }
 

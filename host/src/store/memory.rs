@@ -190,7 +190,7 @@ impl Memory {
     /// Forgets the keys whose state equals a fresh one at `now`, one shard after another.
     pub fn sweep(&self, now: Timestamp) {
         for shard in self.shards.iter() {
-            shard.0.lock().sweep(&self.policy, now);
+            shard.0.lock().sweep(now);
         }
     }
 

@@ -92,7 +92,7 @@ impl Table {
                 && of_answers <= table.max_bytes.div_euclid(2)
         };
         if !has_room(self) && self.may_sweep(now) {
-            self.sweep(resolved.policy(), now);
+            self.make_room(resolved.policy(), now);
         }
         if !has_room(self) {
             return match resolved.policy().on_error() {

@@ -85,7 +85,7 @@ impl CallLimits {
         }
         self.forget_unused();
         if self.are_full() && table.may_sweep(now) {
-            table.sweep(policy, now);
+            table.make_room(policy, now);
             self.forget_unused();
         }
         self.add(policy, text)

@@ -45,8 +45,8 @@ impl Table {
         mem::replace(self, closed)
     }
 
-    /// The states as they are under the edited policy, if it is edited at `now`. States of limits that are no longer there are
-    /// forgotten.
+    /// The states as they are under the edited policy, if it is edited at `now`. States of limits that are no longer there
+    /// stay, as they do in a store: limits that come back go on with them.
     pub fn into_carried<'a>(
         self,
         from: &'a Policy,
@@ -57,11 +57,14 @@ impl Table {
         let edited: Vec<_> = to.records().filter_map(goes_on).collect();
         let carried = move |entry: Entry| {
             let own = from.records().find(|own| entry.counts_for(own, &entry.key));
-            let Some(own) = own else {
-                // the edit does not change a caller's limits
-                return entry.record.counts_apart().then_some(entry);
+            let own = own.unwrap_or(&entry.record); // a caller's limits, or of an earlier revision
+            let goes_on = edited.iter().find(|(old, _)| old.is(own)).copied();
+            let is_back = || to.records().find(|new| new.is(own)).map(|new| (own, new));
+            let Some((old, new)) = goes_on.or_else(|| is_back().filter(|_| !own.counts_apart()))
+            else {
+                let has_ended = from.has(own) && own.counts_apart();
+                return (!has_ended).then_some(entry);
             };
-            let (old, new) = edited.iter().find(|(old, _)| old.is(own))?;
             if entry.record.is(new) && old.fingerprint() == new.fingerprint() {
                 return Some(Entry { record: (*new).clone(), ..entry });
             }

@@ -71,10 +71,18 @@ impl Table {
     /// calls may be missed or found twice.
     #[must_use]
     #[inline(never)]
-    pub fn limited(&self, now: Timestamp, place: usize) -> (Vec<Limited>, Option<usize>) {
+    pub fn limited(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        place: usize,
+    ) -> (Vec<Limited>, Option<usize>) {
         let end = place.saturating_add(MOST_PLACES);
         let places = place..end.min(self.entries.places());
-        let found = places.filter_map(|place| self.entries.at(place)?.limited(now));
+        let found = places.filter_map(|place| self.entries.at(place));
+        let in_force =
+            found.filter(|entry| entry.record.counts_apart() || policy.has(&entry.record));
+        let found = in_force.filter_map(|entry| entry.limited(now));
         (found.collect(), (end < self.entries.places()).then_some(end))
     }
 }

@@ -238,16 +238,22 @@ impl Table {
         Ok(state)
     }
 
-    /// Forgets the states that equal a fresh one at `now`, and the states of limits that the policy does not
-    /// have.
-    pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
+    /// Forgets the states that equal a fresh one at `now`.
+    pub fn sweep(&mut self, now: Timestamp) {
+        self.sweep_if(now, |_| true);
+    }
+
+    /// The same, and forgets the states of limits that the policy does not have any more.
+    fn make_room(&mut self, policy: &Policy, now: Timestamp) {
+        self.sweep_if(now, |record| record.counts_apart() || policy.has(record));
+    }
+
+    fn sweep_if(&mut self, now: Timestamp, stays: impl Fn(&Record) -> bool) {
         self.swept = now;
         self.answers.sweep(now);
         let mut heap = 0_usize;
         self.entries.retain(|entry| {
-            let record = &entry.record;
-            let lasts =
-                lasts(record, &entry.words, now) && (record.counts_apart() || policy.has(record));
+            let lasts = lasts(&entry.record, &entry.words, now) && stays(&entry.record);
             if lasts {
                 heap = heap.saturating_add(entry.heap());
             }
@@ -316,7 +322,7 @@ impl Table {
         // nothing changes before there is room for all new entries
         let mut learned = self.learned(limits, key, state, now);
         if learned.is_none() && self.may_sweep(now) {
-            self.sweep(policy, now);
+            self.make_room(policy, now);
             learned = self.learned(limits, key, state, now);
         }
         if learned.is_none() && !is_refused {

@@ -81,13 +81,13 @@ fn sweeping_forgets_what_equals_a_fresh_state_and_nothing_else() {
     let (policy, mut table) = (policy(), table());
     assert!(table.decide(&policy, "a", Timestamp(0), 2).unwrap().is_allowed());
     assert!(table.decide(&policy, "b", Timestamp(0), 1).unwrap().is_allowed());
-    table.sweep(&policy, Timestamp(499_999));
+    table.sweep(Timestamp(499_999));
     assert_eq!(table.len(), 2);
-    table.sweep(&policy, Timestamp(500_000));
+    table.sweep(Timestamp(500_000));
     assert!(
         table.words(policy.limits(), "a").is_some() && table.words(policy.limits(), "b").is_none()
     );
-    table.sweep(&policy, Timestamp(1_000_000));
+    table.sweep(Timestamp(1_000_000));
     assert!(table.is_empty());
 }
 
@@ -115,7 +115,7 @@ fn a_user_within_an_organisation_within_all_is_granted_by_each_or_taken_from_non
     assert_eq!(decide("initech/peter", 2), (true, std::vec![0, 1, 0]));
     assert_eq!(decide("initech/milton", 1), (false, std::vec![0, 1, 2]), "that of all");
     assert_eq!(table.len(), 1 + 2 + 4, "a refused user has been seen");
-    table.sweep(&policy, Timestamp(1_000_000));
+    table.sweep(Timestamp(1_000_000));
     assert!(table.is_empty());
 }
 
@@ -164,7 +164,7 @@ fn overrides_and_lists_hold_for_their_keys() {
         assert_eq!((decision.limit(), decision.is_allowed()), (limit, limit > 0), "{key}");
     }
     assert_eq!(table.len(), 7, "who is listed is not counted");
-    table.sweep(&policy, Timestamp(0));
+    table.sweep(Timestamp(0));
     assert_eq!(table.len(), 7, "each by its own limits");
 }
 

@@ -298,7 +298,7 @@ fn a_key_is_listed_as_limited_only_if_no_payer_has_room() {
     let mut table = Table::new(1 << 20, KeyHasher::new(7));
     let mut take = |cost: u64| {
         assert!(table.operate(&policy, "k", at(0), cost).unwrap().decision.is_allowed());
-        table.limited(at(0), 0).0
+        table.limited(&policy, at(0), 0).0
     };
     assert_eq!((take(4), take(5)), (vec![], vec![]));
     let limited = take(2);
@@ -310,7 +310,7 @@ fn a_key_is_listed_as_limited_only_if_no_payer_has_room() {
     for cost in [4, 5, 2] {
         assert!(table.operate(&policy, "acme/k", at(0), cost).unwrap().decision.is_allowed());
     }
-    assert_eq!(table.limited(at(0), 0).0, [], "no part of the key has all payers");
+    assert_eq!(table.limited(&policy, at(0), 0).0, [], "no part of the key has all payers");
 }
 
 #[test]

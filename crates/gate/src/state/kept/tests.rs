@@ -218,7 +218,7 @@ fn a_sweep_forgets_the_answers_that_are_kept_no_longer() {
     };
     assert_eq!([ask(&mut table, 1, 5), ask(&mut table, 2, 7)], [Timestamp(5), Timestamp(7)]);
     let bytes = table.bytes();
-    table.sweep(&policy, Timestamp(600_000_005));
+    table.sweep(Timestamp(600_000_005));
     assert!(table.bytes() < bytes);
     assert_eq!(ask(&mut table, 2, 600_000_006), Timestamp(7), "it is kept for a bit");
 }

@@ -251,9 +251,9 @@ fn a_sweep_keeps_what_counts() {
     let mut called = Called::new(FIVE);
     called.ask(&of(9), 1);
     called.operate("", Operation::Block(Micros(10)));
-    called.table.sweep(&called.policy, NOW);
+    called.table.sweep(NOW);
     assert_eq!(called.table.len(), 2);
-    called.table.sweep(&called.policy, NOW.saturating_add(Micros(7_200_000_000)));
+    called.table.sweep(NOW.saturating_add(Micros(7_200_000_000)));
     assert_eq!(called.table.len(), 0);
 }
 

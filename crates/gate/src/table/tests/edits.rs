@@ -1,6 +1,7 @@
 //! States that are carried over an edit of the policies.
 
 use std::format;
+use std::string::String;
 
 use tidegate_core::{Micros, Timestamp};
 
@@ -55,7 +56,7 @@ fn a_limit_that_is_renamed_refuses_by_its_new_name() {
     };
     let (from, to, mut table) = (policy("old"), policy("new"), table());
     assert!(table.decide(&from, "k", Timestamp(0), 1).unwrap().is_allowed());
-    let (limited, _) = edited(&mut table, &from, &to).limited(Timestamp(1), 0);
+    let (limited, _) = edited(&mut table, &from, &to).limited(&to, Timestamp(1), 0);
     let names: std::vec::Vec<_> = limited.iter().map(|each| each.limit.as_deref()).collect();
     assert_eq!(names, [Some("new")]);
 }
@@ -75,4 +76,31 @@ fn a_block_and_a_state_beyond_the_bound_are_carried_over_too() {
         assert_eq!(refused.is_allowed(), key != 7, "{key}");
     }
     assert!(next.decide(&to, "new", Timestamp(0), 1).is_err());
+}
+
+#[test]
+fn limits_that_come_back_go_on_with_their_states() {
+    let keep = "on_change = 'keep'";
+    let policy = |rest: &str, own: Option<u64>| {
+        let own = own
+            .map_or_else(String::new, |own| format!("overrides = {{ k = {{ limit = {own} }} }}"));
+        let text = format!(
+            "limits = [{{ algorithm = 'fixed_window', limit = 10, period = '1d' }}]\n{rest}\n{own}"
+        );
+        Policy::parse("p", &text).unwrap()
+    };
+    for (rest, first, again, left) in
+        [("", 7, 7, 0), ("", 7, 9, 9), (keep, 7, 7, 0), (keep, 7, 9, 2), (keep, 9, 8, 0)]
+    {
+        let revisions = [Some(first), None, None, Some(again)].map(|own| policy(rest, own));
+        let mut table = table();
+        assert!(table.decide(&revisions[0], "k", Timestamp(0), first).unwrap().is_allowed());
+        for (from, to) in revisions.iter().zip(&revisions[1..]) {
+            table = edited(&mut table, from, to);
+            table.sweep(Timestamp(1));
+        }
+        let [.., last] = &revisions;
+        let said = table.decide(last, "k", Timestamp(1), 0).unwrap();
+        assert_eq!(said.remaining(), left, "{rest} {first} {again}");
+    }
 }

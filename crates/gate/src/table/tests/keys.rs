@@ -72,7 +72,7 @@ fn a_key_is_limited_by_its_leases_and_by_no_chance() {
         let policy = policy(&std::format!("limits = [{{ {limit} }}]"));
         let mut table = table();
         let _ = table.operate(&policy, "k", NOW, request).unwrap();
-        let (found, _) = table.limited(NOW.saturating_add(Micros(6_000_000)), 0);
+        let (found, _) = table.limited(&policy, NOW.saturating_add(Micros(6_000_000)), 0);
         assert_eq!(!found.is_empty(), is_limited, "{limit}");
     }
 }
@@ -93,7 +93,7 @@ fn the_keys_that_are_limited_are_found_in_all_places() {
     let at = NOW.saturating_add(Micros(5_000_001));
     let (mut all, mut place, mut calls) = (Vec::new(), Some(0), 0);
     while let Some(from) = place {
-        let (found, next) = table.limited(at, from);
+        let (found, next) = table.limited(&policy, at, from);
         all.extend(found);
         (place, calls) = (next, calls + 1);
     }
@@ -108,7 +108,7 @@ fn the_keys_that_are_limited_are_found_in_all_places() {
     assert_eq!(limit("key-2").unwrap().0, Some("all".to_string()));
     assert_eq!(limit("key-4"), None);
     table.clear();
-    assert_eq!((table.len(), table.limited(at, 0)), (0, (Vec::new(), None)));
+    assert_eq!((table.len(), table.limited(&policy, at, 0)), (0, (Vec::new(), None)));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn every_key_is_found_once_however_many_there_are() {
     let mut table = filled(&policy, KEYS);
     assert_eq!(table.len(), usize::try_from(KEYS).unwrap());
     let bytes = table.bytes();
-    table.sweep(&policy, Timestamp(1));
+    table.sweep(Timestamp(1));
     assert_eq!(table.bytes(), bytes, "all are in use");
     for number in 0..KEYS {
         assert!(refuses(&mut table, &policy, number, 0), "key {number}");
@@ -56,7 +56,7 @@ fn every_key_is_found_once_however_many_there_are() {
     let (mut found, mut place, mut calls) = (BTreeSet::new(), Some(0), 0);
     while let Some(from) = place {
         calls += 1;
-        let (limited, next) = table.limited(Timestamp(0), from);
+        let (limited, next) = table.limited(&policy, Timestamp(0), from);
         for each in limited {
             assert!(found.insert(each.key), "no key twice");
         }
@@ -81,7 +81,7 @@ fn a_large_table_grows_by_parts_and_shrinks_by_parts() {
     for number in (0..KEYS).step_by(100) {
         assert!(table.decide(&policy, &key(number), Timestamp(900_000), 1).unwrap().is_allowed());
     }
-    table.sweep(&policy, Timestamp(1_000_000));
+    table.sweep(Timestamp(1_000_000));
     assert_eq!(table.len(), usize::try_from(KEYS).unwrap() / 100);
     assert!(table.bytes() <= part, "{} bytes, {part} a part", table.bytes());
     for number in 0..KEYS {

@@ -58,7 +58,7 @@ fn the_memory_of_keys_that_have_expired_comes_back() {
     }
     let flood = table.bytes();
     let _ = table.decide(&policy, "k", Timestamp(400_000), 1).unwrap();
-    table.sweep(&policy, Timestamp(500_000));
+    table.sweep(Timestamp(500_000));
     assert!(table.len() == 1 && table.bytes() < flood / 64, "{} of {flood}", table.bytes());
 }
 
@@ -214,11 +214,11 @@ fn blocks_are_kept_within_the_bound_and_end() {
         let decision = table.decide(&policy, key, Timestamp(1), 1).unwrap();
         assert_eq!(decision.retry_after(), Micros(8_999_999));
     }
-    table.sweep(&policy, Timestamp(8_999_999));
+    table.sweep(Timestamp(8_999_999));
     assert_eq!(table.len(), 2, "blocks last longer than what was used");
     assert_eq!(ask(&mut table, "a", 8_999_999, 1.into()), Ok(false));
     assert_eq!(ask(&mut table, "a", 9_000_000, 2.into()), Ok(true));
-    table.sweep(&policy, Timestamp(20_000_000));
+    table.sweep(Timestamp(20_000_000));
     assert_eq!((table.len(), table.heap), (0, 0));
 
     let mut full = Table::new(Table::least_bytes(&policy), KeyHasher::new(1));
