@@ -53,8 +53,9 @@ fn store(server: &RedisServer) -> Redis {
     Redis::new(server.url(), within(Duration::from_secs(10))).unwrap()
 }
 
+/// For operations at given times.
 fn within(deadline: Duration) -> RedisOptions {
-    RedisOptions { deadline, ..RedisOptions::default() }
+    RedisOptions { deadline, clock: None, ..RedisOptions::default() }
 }
 
 /// A plain connection, for commands that the store does not send. It waits as long as a busy machine needs.

@@ -10,10 +10,10 @@ use tidegate::{clock, gate::Depth};
 
 use super::{ask, on, record};
 
-/// A store with a clock, which may answer by itself.
+/// A store with its default clock, which may answer by itself.
 fn node(server: &RedisServer) -> Redis {
     let deadline = Duration::from_secs(10);
-    let options = RedisOptions { deadline, clock: Some(clock::now), ..RedisOptions::default() };
+    let options = RedisOptions { deadline, ..RedisOptions::default() };
     Redis::new(server.url(), options).unwrap()
 }
 

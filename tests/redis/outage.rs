@@ -246,7 +246,7 @@ fn eight_hosts_under_load_stay_within_the_bound_in_an_outage_of_a_minute() {
 
 #[tokio::test]
 async fn a_host_that_never_reached_redis_refuses() {
-    let store = Redis::new("redis://127.0.0.1:1", RedisOptions::default()).unwrap();
+    let store = Redis::new("redis://127.0.0.1:1", within(DEADLINE)).unwrap();
     let limits = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]";
     let local = Policy::parse("p", &format!("on_error = 'local'\n{limits}")).unwrap();
     assert!(store.operate(&on(&Arc::new(local), "k"), NOW, 1).await.is_err());

@@ -120,11 +120,7 @@ pub fn cluster(policies: &str, cluster: &RedisCluster) -> Served {
 }
 
 fn host_on(url: &str, policies: &str) -> Served {
-    let options = RedisOptions {
-        deadline: Duration::from_secs(10),
-        clock: Some(tidegate::clock::now),
-        ..RedisOptions::default()
-    };
+    let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
     let store = store::Redis::new(url, options).expect("its address");
     host(policies, |_| Store::Redis(Arc::new(store)), Bounds::default())
 }

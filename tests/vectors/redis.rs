@@ -23,6 +23,7 @@ impl Redis {
         let options = RedisOptions {
             deadline: Duration::from_secs(10),
             ttl_margin: TTL_MARGIN,
+            clock: None, // the vectors have the times
             ..RedisOptions::default()
         };
         let store = store::Redis::new(server.url(), options).unwrap();

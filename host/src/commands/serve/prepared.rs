@@ -46,7 +46,6 @@ pub(in super::super) async fn prepare(arguments: &Arguments) -> Result<Prepared>
     let options = RedisOptions {
         deadline: Duration::from_millis(arguments.redis_deadline),
         ttl_margin: Micros(arguments.redis_max_skew.saturating_mul(1_000)),
-        clock: Some(tidegate::clock::now),
         tls: arguments.redis_files.clone().tls(),
         ..RedisOptions::default()
     };

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tidegate_gate::{Micros, Timestamp};
 
+use crate::clock;
+
 /// How a [`Redis`](super::Redis) store uses its server.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
@@ -19,8 +21,9 @@ pub struct RedisOptions {
     pub ttl_margin: Micros,
     /// The clock of this host. An operation is decided at the time that its caller gives. An
     /// operation that has waited for more than half the period of its limits is decided at the time of
-    /// this clock, because an older time can turn a key's clock back. Without a clock the caller's time
-    /// always counts, and every operation asks Redis, whatever the policy lets nodes answer: replays need both.
+    /// this clock, because an older time can turn a key's clock back. By default this is
+    /// [`clock::now`](crate::clock::now). With `None` the caller's time always counts, and every operation asks Redis: `remember`,
+    /// `local` and `reports` of a policy then do nothing. Replays need both.
     pub clock: Option<fn() -> Timestamp>,
     /// The files of a Redis over TLS, whose URL begins with `rediss://`.
     pub tls: RedisTls,
@@ -50,6 +53,6 @@ impl Default for RedisOptions {
     fn default() -> Self {
         let (prefix, ttl_margin) = (String::new(), Micros(10_000_000));
         let (deadline, tls) = (Duration::from_millis(250), RedisTls::default());
-        Self { deadline, prefix, ttl_margin, clock: None, tls }
+        Self { deadline, prefix, ttl_margin, clock: Some(clock::now), tls }
     }
 }

@@ -265,7 +265,7 @@ fn median(mut times: Vec<Duration>) -> Result<Duration> {
 pub(crate) fn store(server: &Server) -> Result<Arc<Redis>> {
     // A long deadline: an answer that is late on a busy machine is still measured.
     let deadline = Duration::from_secs(5);
-    let options = RedisOptions { deadline, clock: Some(clock::now), ..RedisOptions::default() };
+    let options = RedisOptions { deadline, ..RedisOptions::default() };
     Ok(Arc::new(Redis::new(server.url(), options)?))
 }
 

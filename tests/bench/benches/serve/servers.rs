@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate::http::{Access, Tokens};
 use tidegate::serve::{Bounds, Files, Reload, Service, Watch, serve};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Policies, Redis, RedisOptions, Store, clock};
+use tidegate::{Policies, Redis, RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tower_governor::GovernorLayer;
@@ -54,10 +54,7 @@ pub(crate) fn tidegate(redis: Option<&str>) -> Result<String> {
     let policies = Policies::parse(POLICIES)?;
     let store = match redis {
         None => Store::memory(&policies, 256 << 20)?,
-        Some(url) => {
-            let options = RedisOptions { clock: Some(clock::now), ..RedisOptions::default() };
-            Store::Redis(Arc::new(Redis::new(url, options)?))
-        }
+        Some(url) => Store::Redis(Arc::new(Redis::new(url, RedisOptions::default())?)),
     };
     let access = Access::new(&policies, Tokens::default())?;
     let (files, bounds, watch) =
