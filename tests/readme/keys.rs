@@ -31,7 +31,7 @@ fn key(
 fn each_row_of_docs_gateway_has_the_key_that_it_says() {
     let text = read("docs/gateway.md");
     let rows = rows(&text, "<!-- each row has this key -->");
-    assert_eq!(rows.len(), 41);
+    assert_eq!(rows.len(), 45);
     for [source, request, expected] in rows.iter().filter_map(|row| row.first_chunk()) {
         let (mut query, mut headers) = ("", BTreeMap::new());
         for part in request.split("` `") {

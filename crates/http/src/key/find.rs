@@ -9,7 +9,7 @@ use tidegate_gate::{Gateway, JoinedSources, KeySource, Policy, canonical_key};
 
 use super::address::client_address;
 use super::cookie::cookie;
-use super::spelling::{decoded_value, only, other_spellings};
+use super::spelling::{decoded_value, only, other_spellings, spelled_once};
 use super::token::{Token, Verify};
 use crate::head::{Head, decoded};
 
@@ -88,6 +88,7 @@ impl<'a> Reader<'a> {
             KeySource::Jwt(claim) | KeySource::UnverifiedJwt(claim) => {
                 self.token.as_ref()?.claim(claim)
             }
+            KeySource::Header(name) => spelled_once(name, value(self.head, source)?),
             source => value(self.head, source),
         }
     }

@@ -6,6 +6,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
 
 /// The value of the only field that some server may read by this name. `None` if there are several, or if it is written
@@ -41,6 +44,47 @@ pub(super) fn decoded_value(text: &str) -> Option<String> {
     let is_one = is_valid && !decoded.contains(char::is_control);
     is_one.then(|| decoded.into_owned())
 }
+
+/// The one spelling of the value of a header. `None` if servers read the value differently.
+pub(super) fn spelled_once(name: &str, value: String) -> Option<String> {
+    match name {
+        "host" => Some(value.trim_end_matches('.').to_ascii_lowercase()),
+        _ if name.ends_with("authorization") => credentials(&value),
+        _ => Some(value),
+    }
+}
+
+/// Credentials (RFC 9110 §11.4): the scheme in lower case, a space, and the rest without `=` at its end. A word without a scheme
+/// counts as that of Bearer, because some servers take only that scheme off. What stands in base64 is written in one of its
+/// alphabets, and without bits that mean nothing. `None` if the rest is more than a word, because servers read that differently.
+fn credentials(text: &str) -> Option<String> {
+    let mut words = text.split_ascii_whitespace();
+    let (scheme, word) = match (words.next()?, words.next()) {
+        (scheme, Some(word)) => (scheme.to_ascii_lowercase(), word),
+        (word, None) => ("bearer".into(), word),
+    };
+    let word = word.trim_end_matches('=');
+    if word.is_empty() || word.contains('"') || words.next().is_some() {
+        return None;
+    }
+    let word = match &*scheme {
+        "basic" => {
+            let decoded = BASE64.decode(word.replace('+', "-").replace('/', "_")).ok()?;
+            BASE64.encode(decoded)
+        }
+        _ => word.into(),
+    };
+    Some([&*scheme, " ", &*word].concat())
+}
+
+/// Base64 as lenient servers read it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// The other names of a header for servers that read `_` as `-`, as CGI and WSGI do.
 pub(crate) fn other_spellings(name: &str) -> Vec<String> {

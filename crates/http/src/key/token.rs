@@ -67,10 +67,9 @@ pub(super) struct Token {
 impl Token {
     /// Reads a token. `None` if the text is not a token.
     pub(super) fn read(text: &str, jwt: &Jwt, now: Timestamp) -> Option<Self> {
-        let text = text
-            .get(..7)
-            .filter(|scheme| scheme.eq_ignore_ascii_case("bearer "))
-            .map_or(text, |scheme| text.get(scheme.len()..).unwrap_or_default().trim());
+        let parts = text.trim().split_once([' ', '\t']);
+        let parts = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let text = parts.map_or(text, |(_, token)| token.trim());
         if text.len() > MAX_TOKEN_BYTES {
             return None;
         }
