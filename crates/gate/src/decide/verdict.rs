@@ -189,6 +189,37 @@ impl Effect {
 }
 
 impl Verdict {
+    /// The verdict of a rule that ends at `until`: a wait that reaches the end goes on with what the next rule says then. `None` if
+    /// that one can never grant the request.
+    pub(crate) fn followed(
+        mut self,
+        until: Timestamp,
+        next: impl FnOnce() -> Option<Decision>,
+    ) -> Self {
+        let left = until.saturating_since(self.at);
+        let reaches = |span: Micros| span >= left;
+        if !reaches(self.decision.reset_after().max(self.decision.retry_after())) {
+            return self;
+        }
+        let next = next();
+        let after = |own: &mut Micros, next: Option<Micros>| {
+            if reaches(*own) {
+                let next = next.unwrap_or(Micros::MAX);
+                *own = Micros(left.0.saturating_add(next.0).min(Micros::MAX.0));
+            }
+        };
+        let (retry, reset) =
+            (next.map(|next| next.retry_after()), next.map(|next| next.reset_after()));
+        match &mut self.decision {
+            Decision::Allow { reset_after, .. } => after(reset_after, reset),
+            Decision::Deny { retry_after, reset_after, .. } => {
+                after(retry_after, retry);
+                after(reset_after, reset);
+            }
+        }
+        self
+    }
+
     /// Whether the key is on the list `deny`. No request on it passes, however long the caller waits.
     ///
     /// ```

@@ -164,6 +164,16 @@ impl Operation {
         matches!(self, Self::Decide(Request { cost: 0, .. }) | Self::Peek(_) | Self::Explain(_))
     }
 
+    /// A look at what the operation asks for.
+    pub(crate) const fn look(&self) -> Self {
+        match self {
+            Self::Decide(request) | Self::Peek(request) | Self::Explain(request) => {
+                Self::Peek(*request)
+            }
+            _ => Self::Peek(Request::of(0)),
+        }
+    }
+
     /// The operation in numbers, to pass it over a plain ABI. The first number is the kind of operation.
     #[must_use]
     pub fn to_words(&self) -> Vec<u64> {

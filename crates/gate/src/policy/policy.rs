@@ -10,6 +10,7 @@ use super::error::PolicyError;
 use super::nodes;
 use super::reservations::Reservations;
 use super::source::{JoinedSources, KeySource};
+use super::timed::Timed;
 use crate::decide::{Limits, OnChange, PersistAhead};
 use crate::fnv::fnv1a;
 use crate::key::{Depth, Pattern};
@@ -44,6 +45,7 @@ pub struct Policy {
     pub(super) reservations: Option<Reservations>,
     pub(super) idempotency: Option<Micros>,
     pub(super) soft: bool,
+    pub(super) timed: Option<Timed>,
 }
 
 /// The cost of a request that names no cost.

@@ -10,8 +10,8 @@ use crate::key::{InvalidKey, lease_id, valid_canonical_key};
 use crate::limit::{Kind, Limit};
 use crate::policy::{Policy, Rule, RuleId};
 use compact_str::CompactString;
-use tidegate_core::Micros;
 use tidegate_core::lease::Id;
+use tidegate_core::{Micros, Timestamp};
 
 /// A request's policy, limits and canonical key.
 ///
@@ -151,6 +151,19 @@ impl Resolved {
     #[must_use]
     pub fn is_denied(&self) -> bool {
         self.found == RuleId::Denied
+    }
+
+    /// When the rule ends, and the same request from then on; `None` for a rule without an end.
+    pub(crate) fn end(&self) -> Option<(Timestamp, Self)> {
+        let (until, former) = self.policy.end_of(self.found)?;
+        Some((until, Self::new(former, &self.written).ok()?))
+    }
+
+    /// The time of a decision: a rule decides nothing at its end or later, so a request that came before and waited is decided just
+    /// before the end.
+    pub(crate) fn within_rule(&self, now: Timestamp) -> Timestamp {
+        let end = self.policy.end_of(self.found);
+        end.map_or(now, |(until, _)| now.min(Timestamp(until.0.saturating_sub(1))))
     }
 
     /// The rule with its limits; `None` if the key is listed.

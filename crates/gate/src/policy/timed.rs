@@ -6,6 +6,7 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_core::{MAX_QUANTITY, Timestamp};
@@ -14,6 +15,8 @@ use tidegate_form::{Bounded, Error, Form, Node, json};
 use super::error::PolicyError;
 use super::file::{File, parse_edited};
 use super::policies::Policies;
+use super::policy::Policy;
+use super::rule::RuleId;
 use crate::key::{canonical_key, check_key};
 
 /// The line before the overrides.
@@ -41,6 +44,35 @@ pub struct TimedOverride {
     pub until: Timestamp,
     /// The fields of the override and `until_us`, a JSON object in one line.
     pub fields: String,
+}
+
+/// What a policy knows of its timed overrides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Timed {
+    /// The policy without them.
+    former: Arc<Policy>,
+    /// The rule of each, and when it ends.
+    ends: Vec<(RuleId, Timestamp)>,
+}
+
+impl Timed {
+    fn add_to(policy: &mut Arc<Policy>, former: &Policies, live: &[&TimedOverride]) {
+        let own = live.iter().filter(|own| own.policy == policy.name());
+        let ends = own.map(|own| (policy.find(&own.key), own.until));
+        let ends: Vec<_> = ends.filter(|(found, _)| matches!(found, RuleId::Override(_))).collect();
+        if let Some(former) = former.get(policy.name()).filter(|_| !ends.is_empty()) {
+            Arc::make_mut(policy).timed = Some(Self { former: Arc::clone(former), ends });
+        }
+    }
+}
+
+impl Policy {
+    /// The end of a rule, and the policy that holds from then on; `None` for a rule without an end.
+    pub(super) fn end_of(&self, found: RuleId) -> Option<(Timestamp, &Arc<Self>)> {
+        let Timed { former, ends } = self.timed.as_ref()?;
+        let end = ends.iter().find(|(rule, _)| *rule == found);
+        end.map(|(_, until)| (*until, former))
+    }
 }
 
 /// A policy file with the overrides that hold at a time.
@@ -79,9 +111,16 @@ impl TimedPolicies {
         let (ended, live): (Vec<_>, Vec<_>) = overrides.iter().partition(|own| own.until <= now);
         let since = ended.iter().map(|own| own.until).max();
         let ends = live.iter().map(|own| own.until).min();
-        let file: File =
+        let edited: File =
             parse_edited(file, &mut |tree| live.iter().for_each(|own| own.add_to(tree)))?;
-        Ok(Self { policies: file.try_into()?, since, ends })
+        let mut policies: Policies = edited.try_into()?;
+        if !live.is_empty() {
+            let former = Policies::parse(file)?;
+            for policy in &mut policies.policies {
+                Timed::add_to(policy, &former, &live);
+            }
+        }
+        Ok(Self { policies, since, ends })
     }
 }
 

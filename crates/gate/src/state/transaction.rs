@@ -50,13 +50,14 @@ mod record_state;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use smallvec::SmallVec;
-use tidegate_core::{Micros, Timestamp};
+use tidegate_core::{Decision, Micros, Timestamp};
 
 use self::ahead::Prepaid;
 use self::record_state::{Holds, RecordState};
@@ -85,6 +86,8 @@ pub struct KeySlots {
     slots: SmallVec<[usize; 2]>,
     /// The slot of the answer, if a repeat of the request is known.
     answer: Option<usize>,
+    /// When the rule ends, and the key's place by the next rule.
+    next: Option<(Timestamp, Box<KeySlots>)>,
 }
 
 /// When a write is due.
@@ -188,7 +191,9 @@ impl Transaction {
             let name = kept::name(resolved.policy(), resolved.key(), known.id);
             self.slot(name, resolved.policy(), Holds::Answer)
         });
-        KeySlots { resolved: resolved.clone(), slots, answer }
+        let next = resolved.end().filter(|(_, next)| next.partition() == resolved.partition());
+        let next = next.map(|(until, next)| (until, Box::new(self.join(&next))));
+        KeySlots { resolved: resolved.clone(), slots, answer, next }
     }
 
     /// The slot of this name, which begins if there is none.
@@ -229,6 +234,7 @@ impl Transaction {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Answered, TransactionError> {
+        let now = joined.resolved.within_rule(now);
         self.operate_by(joined, now, operation, |limits, words, asked| {
             limits.operate(words, now, asked)
         })
@@ -257,8 +263,8 @@ impl Transaction {
         if let Some(known) = self.known(joined, now)? {
             return Ok(known);
         }
-        for slot in &joined.slots {
-            self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.carry_over(now));
+        for slot in joined.all_slots() {
+            self.slots.get_mut(slot).into_iter().for_each(|slot| slot.carry_over(now));
         }
         let reset = match operation {
             Operation::Reset(depth) => Some(*depth),
@@ -278,10 +284,15 @@ impl Transaction {
                 other => decide(limits, words, other),
             })
             .map_err(TransactionError::Operation)?;
+        let verdict = match &joined.next {
+            Some((until, next)) => verdict.followed(*until, || self.look(next, *until, operation)),
+            None => verdict,
+        };
         // an answer is no more settled than the earlier operations whose records it read, and than the guess
         // that nothing is stored
         let is_settled = |slot: &RecordState| slot.is_known && slot.due != Some(Due::BeforeAnswer);
-        let mut is_settled = self.slots_of(joined).all(is_settled);
+        let mut slots = joined.all_slots().filter_map(|slot| self.slots.get(slot));
+        let mut is_settled = slots.all(is_settled);
         if operation.is_peek() {
             return Ok(Answered { verdict, is_settled });
         }
@@ -311,6 +322,17 @@ impl Transaction {
         }
         is_settled &= !self.keep(joined, (now, operation), &verdict);
         Ok(Answered { verdict, is_settled })
+    }
+
+    /// What a rule will say of what the operation asks for.
+    fn look(&self, next: &KeySlots, at: Timestamp, operation: &Operation) -> Option<Decision> {
+        match next.resolved.rule() {
+            Rule::Listed(decision) => Some(decision),
+            Rule::Limited(limits, _) => {
+                let mut state = self.gather(next, limits, None).ok()?;
+                state.operate(limits, at, &operation.look()).ok().map(|verdict| verdict.decision)
+            }
+        }
     }
 
     /// The answer to a request that is a repeat.
@@ -385,13 +407,14 @@ impl Transaction {
     /// Whether the transaction knows what is stored of a key.
     #[must_use]
     pub fn knows(&self, joined: &KeySlots) -> bool {
-        self.slots_of(joined).chain(self.answer_of(joined)).all(|slot| slot.is_known)
+        let all = joined.all_slots().chain(joined.answer);
+        all.filter_map(|slot| self.slots.get(slot)).all(|slot| slot.is_known)
     }
 
     /// Puts the records of a key among the [used](Self::used) ones, so that the store says what it holds of them.
     pub fn touch(&mut self, joined: &KeySlots) {
-        for slot in joined.slots.iter().chain(&joined.answer) {
-            self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.is_used = true);
+        for slot in joined.all_slots().chain(joined.answer) {
+            self.slots.get_mut(slot).into_iter().for_each(|slot| slot.is_used = true);
         }
     }
 
@@ -464,6 +487,12 @@ fn unreadable(slot: &RecordState, error: BlobError) -> TransactionError {
 }
 
 impl KeySlots {
+    /// The slots of all records that an answer depends on.
+    fn all_slots(&self) -> impl Iterator<Item = usize> {
+        let next = self.next.iter().flat_map(|(_, next)| &next.slots);
+        self.slots.iter().chain(next).copied()
+    }
+
     /// The key.
     #[must_use]
     pub const fn resolved(&self) -> &Resolved {
@@ -480,6 +509,11 @@ impl KeySlots {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let slots = if self.slots.spilled() { self.slots.capacity() } else { 0 };
-        self.resolved.bytes().saturating_add(slots.saturating_mul(size_of::<usize>()))
+        let next = self
+            .next
+            .as_ref()
+            .map_or(0, |(_, next)| size_of::<Self>().saturating_add(next.bytes()));
+        let slots = slots.saturating_mul(size_of::<usize>());
+        self.resolved.bytes().saturating_add(slots).saturating_add(next)
     }
 }

@@ -162,7 +162,18 @@ impl Table {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, TableError> {
-        self.operate_by(resolved.policy(), resolved.rule(), now, operation)
+        let verdict = self.operate_by(
+            resolved.policy(),
+            resolved.rule(),
+            resolved.within_rule(now),
+            operation,
+        )?;
+        let Some((until, former)) = resolved.end() else { return Ok(verdict) };
+        Ok(verdict.followed(until, || {
+            let look = operation.look();
+            let next = self.operate_by(former.policy(), former.rule(), until, &look);
+            next.ok().map(|verdict| verdict.decision)
+        }))
     }
 
     /// Does [`Limits::operate`] on the key's state, after finding the key's limits.

@@ -83,6 +83,7 @@ impl Policy {
             reservations,
             idempotency: form.idempotency.map(|span| span.0),
             soft,
+            timed: None,
         })
     }
 
@@ -132,6 +133,7 @@ impl Policy {
             reservations: None,
             idempotency: None,
             soft: false, // nobody reads more than its decisions
+            timed: None,
         })
     }
 }

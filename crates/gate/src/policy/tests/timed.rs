@@ -5,9 +5,12 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use tidegate_core::Timestamp;
+use tidegate_core::{Micros, Timestamp};
 
-use crate::policy::{Policies, PolicyError, TimedOverride, TimedPolicies};
+use crate::limit::Operation;
+use crate::policy::{Policies, PolicyError, Resolved, TimedOverride, TimedPolicies};
+use crate::state::Transaction;
+use crate::table::{KeyHasher, Table};
 
 const FILE: &str = "[policies.api]
 limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]
@@ -135,5 +138,41 @@ proptest! {
         };
         let text: String = TimedOverride::join(FILE, core::slice::from_ref(&own));
         prop_assert_eq!(TimedOverride::split(&text), (FILE, [own].to_vec()));
+    }
+}
+
+#[test]
+fn a_wait_is_the_first_moment_of_a_grant_over_the_end_of_an_override() {
+    const SECOND: u64 = 1_000_000;
+    let file = "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h', start = 'first' }]\n";
+    let fields = r#"{"limit": 2, "period": "1d", "until_us": 3600000000}"#;
+    let text = TimedOverride::join(file, &[own("api", "k", fields)]);
+    let key = |text: &str, now| {
+        let timed = TimedPolicies::parse(text, Timestamp(now)).unwrap();
+        Resolved::new(timed.policies.get("api").unwrap(), "k").unwrap()
+    };
+    for (before, wait) in [(0, 3590 * SECOND), (5, 3601 * SECOND)] {
+        let (plain, timed) = (key(file, 0), key(&text, 0));
+        let mut table = Table::new(1 << 20, KeyHasher::new(2));
+        let mut transaction = Transaction::default();
+        let mut ask = |key: &Resolved, at: u64, cost: u64| {
+            let (at, cost) = (Timestamp(at), Operation::from(cost));
+            let said = table.ask(key, at, &cost).unwrap();
+            let joined = transaction.join(key);
+            assert_eq!(transaction.operate(&joined, at, &cost).unwrap().verdict, said);
+            transaction.stored(|_| Micros::ZERO);
+            (said.at.0, said.decision.is_allowed(), said.decision.retry_after().0)
+        };
+        // the former rule has a window from second 11 to 3611
+        let _ = ask(&plain, 11 * SECOND, before);
+        assert!(ask(&timed, 10 * SECOND, 2).1);
+        let (at, _, named) = ask(&timed, 10 * SECOND, 1);
+        assert_eq!((at, named), (10 * SECOND, wait), "{before}");
+        let passes = 10 * SECOND + wait;
+        let then = key(&text, passes);
+        assert!(ask(&then, passes, 1).1);
+        // a request that came before the end and waited is decided before it
+        let (at, passed, _) = ask(&timed, 3605 * SECOND, 1);
+        assert_eq!((at, passed), (3600 * SECOND - 1, false));
     }
 }
