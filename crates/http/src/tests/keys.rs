@@ -3,7 +3,7 @@ use std::string::ToString;
 use serde_json::json;
 use tidegate_gate::Policies;
 
-use super::{POLICIES, SECOND, Server, about, decided, header, planned, send, sent};
+use super::{POLICIES, Server, about, decided, header, planned, send, sent};
 use crate::{Access, Outcome};
 
 const SHARED: &str = "
@@ -250,23 +250,6 @@ limits = [
     assert_eq!(server.post("/v1/budget", &wants)["budget"]["granted"], 0);
     let report = server.post("/v1/report", &about(",\"admitted\":1,\"suppressed\":0"));
     assert_eq!(report["factor"], 1_u64 << 32);
-}
-
-#[test]
-fn a_block_is_not_longer_by_the_clock_of_the_limits() {
-    let mut server = Server::new(SHARED);
-    let check = |key: &str| json!({ "policy": "p", "key": key }).to_string();
-    server.wait(50);
-    server.post("/v1/check", &check("acme/alice")); // by a clock that is ahead
-    server.now.0 -= 50 * SECOND;
-    server.json("POST", "/v1/keys/p/acme/alice/block", r#"{"for":10000000}"#);
-    let refused = server.post("/v1/check", &check("acme/alice"));
-    assert_eq!(
-        (&refused["allowed"], &refused["retry_after_us"]),
-        (&json!(false), &json!(10_000_000))
-    );
-    server.wait(10);
-    assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], true);
 }
 
 #[test]
