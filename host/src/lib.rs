@@ -32,11 +32,15 @@
 //! | `client` | a client of a store, or of a server over HTTP |
 //! | `reqwest` | the middleware for clients of reqwest |
 //! | `local` | a private Redis or workerd |
+//! | `tls`, a default | TLS of the server, and to Redis |
 //! | `otel` | spans of the server's decisions, for OpenTelemetry |
 
 #[cfg(feature = "client")]
 pub mod client;
 pub mod clock;
+#[cfg(any(feature = "command", feature = "tls"))]
+#[doc(hidden)] // for the command
+pub mod file;
 #[cfg(any(feature = "command", feature = "tower"))]
 mod http_message;
 #[cfg(feature = "local")]

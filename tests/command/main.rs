@@ -133,6 +133,12 @@ fn errors_name_the_place_of_the_fault() {
          9007199254740991, found the integer `0`",
     );
     folder.fails(&["serve", "--policies", "bad.toml"], "bad.toml: line 3");
+    let endless = "expected at most 16 MiB, found more";
+    for option in ["--policies", "--config", "--revisions"] {
+        folder.fails(&["serve", option, "/dev/zero"], endless);
+    }
+    folder.fails(&["check", "--policies", "/dev/zero"], endless);
+    folder.fails(&["check", "--policies", "/dev/zero", "--compile"], endless);
     let check = |rest: &[&'static str]| [&["check", "--policy", "api"], rest].concat();
     folder.fails(&["check", "--key", "k"], "--policy: expected one of api, open; found none");
     folder

@@ -61,7 +61,9 @@ pub(super) fn warnings(policy: &Policy, now: Timestamp) -> Vec<String> {
 /// Writes the data of its time zones into a policy file. Returns what was done.
 pub(super) fn compile(file: &Path, years: u16, now: Timestamp) -> Result<String> {
     let shown_file = file.display();
-    let text = fs::read_to_string(file).with_context(|| shown_file.to_string())?;
+    let text = tidegate::file::read(file)
+        .and_then(tidegate::file::text)
+        .with_context(|| shown_file.to_string())?;
     let (from, until) = span(years, now)?;
     let compiled = Policies::compile(&text, from, until).with_context(|| shown_file.to_string())?;
     if compiled != text {

@@ -7,7 +7,6 @@ mod variables;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -82,7 +81,7 @@ impl Given {
             let (name, own) = lenient.subcommand()?;
             let own = COMMANDS.contains(&name).then_some(own)?;
             let file = own.get_one::<PathBuf>("config")?.clone();
-            let text = fs::read_to_string(&file);
+            let text = tidegate::file::read(&file).and_then(tidegate::file::text);
             Some((file, text))
         });
         Self { line, lenient, file }

@@ -21,12 +21,12 @@ mod values;
 pub(crate) mod without_replays;
 
 use std::fmt::Display;
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use tidegate::file;
 use tidegate::gate::Policies;
 use tidegate::store::{Redis, RedisOptions, Store};
 
@@ -47,11 +47,11 @@ impl PolicyFile {
 
     /// Reads the policies, and returns the text of the file too, because a Worker needs it.
     pub(crate) fn read(&self) -> Result<(Policies, String)> {
-        let file = self.policies.display();
-        let text = fs::read_to_string(&self.policies).with_context(|| {
-            format!("{file}: the policy file cannot be read (--policies FILE names another one)")
+        let shown = self.policies.display();
+        let text = file::read(&self.policies).and_then(file::text).with_context(|| {
+            format!("{shown}: the policy file cannot be read (--policies FILE names another one)")
         })?;
-        let policies = Policies::parse(&text).with_context(|| file.to_string())?;
+        let policies = Policies::parse(&text).with_context(|| shown.to_string())?;
         Ok((policies, text))
     }
 }

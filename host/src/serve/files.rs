@@ -15,8 +15,8 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use super::calendar::{Calendar, calendars};
-use crate::clock;
 use crate::store::{Store, TooLittleMemory};
+use crate::{clock, file};
 
 /// The policy file that the server was started with, and the files that callers have put over it.
 ///
@@ -52,7 +52,7 @@ impl Files {
     /// # Errors
     /// Returns an error if the file cannot be read or holds something else.
     pub fn kept_in(self, path: PathBuf) -> io::Result<Self> {
-        let mut revisions = match std::fs::read_to_string(&path) {
+        let mut revisions = match file::read(&path).and_then(file::text) {
             Ok(stored) => Revisions::read(&stored).map_err(io::Error::other)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Revisions::default(),
             Err(error) => return Err(error),

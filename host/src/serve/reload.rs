@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use super::log;
 use super::server::Server;
 use super::tls::Tls;
+use crate::file;
 
 /// How often the server looks at its files. It compares their contents, because a volume of Kubernetes replaces a link and not
 /// the file, and because the time of a file says little.
@@ -140,11 +141,6 @@ impl Look {
 }
 
 async fn read(path: PathBuf) -> Result<String, String> {
-    let read = spawn_blocking(move || {
-        if !std::fs::metadata(&path)?.is_file() {
-            return Err(std::io::Error::other("expected a regular file")); // a pipe could keep the server waiting
-        }
-        std::fs::read_to_string(path)
-    });
+    let read = spawn_blocking(move || file::read_regular(&path).and_then(file::text));
     read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }

@@ -335,4 +335,12 @@ fn files_that_hold_no_certificate_or_key_are_named() {
     certificate(folder.path());
     write("cert.pem", "garbage");
     wrong("cert.pem: expected a certificate in PEM, found none");
+    for name in ["cert.pem", "key.pem"] {
+        certificate(folder.path());
+        let path = folder.path().join(name);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        wrong(&format!("{name}: expected a regular file"));
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -51,6 +51,8 @@ mod with_tls {
     use tokio_rustls::rustls::pki_types::pem::PemObject;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+    use crate::file::read_regular;
+
     /// The protocols that the server speaks, the preferred one first.
     const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -81,7 +83,7 @@ mod with_tls {
     }
 
     fn read(certificate: &Path, key: &Path) -> io::Result<[Vec<u8>; 2]> {
-        let read = |path: &Path| std::fs::read(path).map_err(|error| named(path, &error));
+        let read = |path: &Path| read_regular(path).map_err(|error| named(path, &error));
         Ok([read(certificate)?, read(key)?])
     }
 

@@ -1,7 +1,6 @@
 //! TLS to Redis: which certificates the store trusts and shows, and what an error of the handshake means.
 
 use std::error::Error;
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +25,7 @@ use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfi
 
 use super::dialer::{Open, no_handshake};
 use super::options::{RedisClientFiles, RedisTls};
+use crate::file;
 use crate::store::error::StoreError;
 
 /// Connects over TLS.
@@ -178,8 +178,8 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, StoreError> {
     })
 }
 
-fn read(what: &str, file: &Path) -> Result<Vec<u8>, StoreError> {
-    fs::read(file).map_err(|error| wrong(what, file, &format!("cannot be read: {error}")))
+fn read(what: &str, path: &Path) -> Result<Vec<u8>, StoreError> {
+    file::read(path).map_err(|error| wrong(what, path, &format!("cannot be read: {error}")))
 }
 
 fn wrong(what: &str, file: &Path, reason: &str) -> StoreError {
