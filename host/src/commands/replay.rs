@@ -27,7 +27,8 @@ may be a pipe, and compressed with gzip. Lines are decided in the order of the f
 their times go backwards.
 
 A line of an access log is a request of which only the client's address and the time are known, so
-the policy's `key` must have the source \"ip\". As in /v1/gate, the key is `ip:` and the address.
+the policy's `key` must have the source \"ip\". As in /v1/gate, the key is `ip:` and the address. Of
+a proxy in `trusted_proxies`, the last field is read as X-Forwarded-For.
 
 A line of JSON is a check, with the fields that /v1/check takes:
   {\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1,\"now_us\":1431857103000000}

@@ -21,6 +21,9 @@ pub(crate) struct Report {
     first_too_costly: Option<(u64, String)>,
     unreadable: u64,
     went_back: u64,
+    /// The lines whose last field names another client than the key, and the first of them.
+    behind: u64,
+    first_behind: Option<(u64, String)>,
     newest: u64,
     first_unreadable: Vec<(u64, String)>,
     /// The refused and the allowed requests of each policy and key.
@@ -37,6 +40,11 @@ impl Report {
                     self.went_back += 1;
                 }
                 self.newest = event.at.0;
+                if let Some(client) = event.behind {
+                    self.behind += 1;
+                    let found = || (self.lines, format!("{client}, and the key is {}", event.key));
+                    self.first_behind.get_or_insert_with(found);
+                }
                 let resolved = event.asked.resolved();
                 let key = (resolved.policy().name().to_owned(), resolved.key().to_owned());
                 let (refused, allowed) = self.keys.entry(key).or_default();
@@ -107,6 +115,14 @@ impl Report {
         if let Some((number, policy)) = &self.first_too_costly {
             let why = "can never grant the cost, so no wait helps";
             let _ = writeln!(text, "line {number}: the limits of {policy:?} {why}");
+        }
+        if let Some((number, found)) = &self.first_behind {
+            let _ = writeln!(
+                text,
+                "line {number}: the last field names the client {found}, as in {} lines: list the address of your proxy in \
+                 `trusted_proxies` of the policy file to count by client",
+                self.behind
+            );
         }
         for (number, reason) in &self.first_unreadable {
             let _ = writeln!(text, "line {number}: {reason}");

@@ -34,6 +34,9 @@ pub struct Event {
     pub key: String,
     /// The operation in JSON, as [`Ask`] reads it.
     pub ask: Value,
+    /// The client that the last field of an access log names, if the key is under another address: that of a proxy which the
+    /// policy file does not trust.
+    pub behind: Option<IpAddr>,
 }
 
 /// A line of a trace: its event, or why the line cannot be read.
@@ -108,7 +111,7 @@ impl Trace {
             return Ok(Some(Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"))));
         }
         let lossy = String::from_utf8_lossy(&bytes);
-        let text = lossy.trim_end_matches(['\n', '\r']);
+        let text = lossy.trim_end_matches('\n').trim_start_matches('\u{feff}'); // files may be joined
         let line = if text.starts_with('{') { self.json(text) } else { self.access_log(text) };
         // several invalid byte sequences would become one key
         let is_unsure = |key: &str| key.contains(char::REPLACEMENT_CHARACTER);
@@ -175,13 +178,27 @@ impl Trace {
         let at = u64::try_from(at.as_microsecond())
             .map_err(|_| format!("time {}: expected a time from 1970 on", Quoted(time)))?;
         let (policy, at) = (self.default_policy()?, Timestamp(at));
-        let key = self.key_of(policy, client(names)?, at)?;
-        event(policy, key, at, json!({ "check": {} }))
+        let (client, forwarded) = (client(names)?, forwarded_for(rest));
+        let key = self.key_of(policy, client, forwarded, at)?;
+        let first =
+            forwarded.and_then(|addresses| addresses.split(',').next()?.trim().parse().ok());
+        let is_peer = self.key_of(policy, client, None, at).as_ref() == Ok(&key);
+        let behind = first.filter(|first| is_peer && client.parse() != Ok(*first));
+        Ok(Event { behind, ..event(policy, key, at, json!({ "check": {} }))? })
     }
 
-    /// The key that the gate finds in a request of which only the client's address is known.
-    fn key_of(&self, policy: &Policy, client: &str, now: Timestamp) -> Result<String, String> {
-        let head = Head { client_ip: &|| client.parse().ok(), now, ..Head::default() };
+    /// The key that the gate finds in a request of which only the client's address is known, and the addresses in the header
+    /// `X-Forwarded-For`.
+    fn key_of(
+        &self,
+        policy: &Policy,
+        client: &str,
+        forwarded: Option<&str>,
+        now: Timestamp,
+    ) -> Result<String, String> {
+        let header =
+            &|name: &str| forwarded.filter(|_| name == "x-forwarded-for").map(str::to_owned);
+        let head = Head { client_ip: &|| client.parse().ok(), header, now, ..Head::default() };
         key_of(self.policies.gateway(), policy, &head).map_err(|_| {
             format!(
                 "an access log has only the client's address: expected a policy whose `key` has the source \"ip\", \
@@ -204,11 +221,39 @@ fn decompressed(mut reader: impl BufRead + Send + 'static) -> io::Result<Box<dyn
     reader.by_ref().take(2).read_to_end(&mut magic)?;
     let is_gzip = magic == [0x1f, 0x8b];
     let reader = Cursor::new(magic).chain(reader);
-    Ok(if is_gzip {
-        Box::new(BufReader::new(MultiGzDecoder::new(reader)))
-    } else {
-        Box::new(reader)
-    })
+    Ok(if is_gzip { line_feeds(MultiGzDecoder::new(reader)) } else { line_feeds(reader) })
+}
+
+fn line_feeds(inner: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
+    Box::new(BufReader::new(LineFeeds { inner, after_return: false }))
+}
+
+/// A reader whose lines end with a line feed, also those that end with a carriage return, or with both.
+struct LineFeeds<R> {
+    inner: R,
+    after_return: bool,
+}
+
+impl<R: Read> Read for LineFeeds<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.inner.read(buffer)?;
+            let mut kept = 0;
+            for at in 0..count {
+                let byte = buffer.get(at).copied().unwrap_or_default();
+                if let Some(to) = buffer.get_mut(kept)
+                    && !(self.after_return && byte == b'\n')
+                {
+                    *to = if byte == b'\r' { b'\n' } else { byte };
+                    kept += 1;
+                }
+                self.after_return = byte == b'\r';
+            }
+            if kept > 0 || count == 0 {
+                return Ok(kept);
+            }
+        }
+    }
 }
 
 /// The client, given the words of a line before its time: `ADDRESS IDENT USER` or `VHOST:PORT ADDRESS IDENT USER`.
@@ -228,6 +273,13 @@ fn client(names: &str) -> Result<&str, String> {
     }
 }
 
+/// The addresses in the last field of a line, where nginx writes `X-Forwarded-For`.
+fn forwarded_for(line: &str) -> Option<&str> {
+    let (_, last) = line.trim_end().strip_suffix('"')?.rsplit_once(" \"")?;
+    let is_address = |word: &str| word.trim().parse::<IpAddr>().is_ok();
+    last.split(',').all(is_address).then_some(last)
+}
+
 /// The operations that a line may name.
 const OPERATIONS: [&str; 11] = [
     "check", "peek", "reserve", "commit", "refund", "renew", "release", "budget", "report",
@@ -244,7 +296,7 @@ fn event(policy: &Arc<Policy>, key: String, at: Timestamp, ask: Value) -> Line {
             AskError::NoRandomness => OperationError::NeedsLease.to_string(),
             error => without_place(&error.to_string()).to_owned(),
         })?;
-    Ok(Event { asked, at, key, ask })
+    Ok(Event { asked, at, key, ask, behind: None })
 }
 
 /// A message of serde without its line and column: the line is that of a text of one line, and the column

@@ -99,6 +99,13 @@ fn an_access_log_needs_a_policy_that_takes_its_key_from_the_address() {
 #[test]
 fn reads_a_pipe_compressed_or_not() {
     let text = b"{\"now_us\":7,\"key\":\"k\"}\n".repeat(3);
+    for end in ["\r", "\r\n"] {
+        let ended = String::from_utf8_lossy(&text).replace('\n', end).into_bytes();
+        let mut read = Vec::new();
+        let pipe = BufReader::with_capacity(1, Cursor::new(ended));
+        super::decompressed(pipe).unwrap().read_to_end(&mut read).unwrap();
+        assert_eq!(read, text, "{end:?}");
+    }
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&text).unwrap();
     for bytes in [text.clone(), packed.finish().unwrap(), Vec::new(), vec![0x1f], vec![0x1f, 0x8b]]
@@ -113,14 +120,47 @@ fn reads_a_pipe_compressed_or_not() {
     }
 }
 
+/// nginx writes `X-Forwarded-For` into the last field.
+#[test]
+fn a_proxy_that_is_trusted_names_the_client_in_the_last_field() {
+    for (trusted, keys, behind) in [
+        ("", ["ip:10.0.0.1"; 3], [Some("203.0.113.9"), Some("203.0.113.9"), None]),
+        (
+            "trusted_proxies = ['10.0.0.0/8']\n",
+            ["ip:203.0.113.9", "ip:203.0.113.9", "ip:10.0.0.1"],
+            [None; 3],
+        ),
+    ] {
+        let policies = "[policies.a]\nkey = ['ip']\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]\n";
+        let policies = Policies::parse(&format!("{trusted}{policies}")).unwrap();
+        let lines = ["203.0.113.9", "203.0.113.9, 10.0.0.7", "-"].map(|last| {
+            format!("10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /\" 200 1 \"-\" \"curl\" \"{last}\"\n")
+        });
+        let mut trace = Trace::new(Box::new(Cursor::new(lines.concat())), &policies, None).unwrap();
+        for (key, behind) in keys.into_iter().zip(behind) {
+            let event = trace.next_line().unwrap().unwrap().unwrap();
+            assert_eq!(
+                (event.key.as_str(), event.behind),
+                (key, behind.map(|it| it.parse().unwrap()))
+            );
+        }
+    }
+}
+
 #[test]
 fn reads_json() {
     check(
         None,
-        br#"{"t_us":7,"policy":"a","key":"k","cost":3}
-{"t_us":8,"policy":"b","key":"k"}
-{"policy":"a","key":"k","now_us":9}"#,
-        &[Ok(("a", "k", 7, 3)), Ok(("b", "k", 8, 2)), Ok(("a", "k", 9, 1))],
+        b"\xef\xbb\xbf{\"t_us\":7,\"policy\":\"a\",\"key\":\"k\",\"cost\":3}
+{\"t_us\":7,\"policy\":\"a\",\"key\":\"open
+{\"t_us\":8,\"policy\":\"b\",\"key\":\"k\"}
+{\"policy\":\"a\",\"key\":\"k\",\"now_us\":9}",
+        &[
+            Ok(("a", "k", 7, 3)),
+            Err("column 34: EOF while parsing a string"),
+            Ok(("b", "k", 8, 2)),
+            Ok(("a", "k", 9, 1)),
+        ],
     );
 }
 
