@@ -1,10 +1,9 @@
 //! What this host answers without asking Redis, as far as a policy allows it.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use spin::{Mutex, MutexGuard};
 use tidegate_gate::{Budget, Effect, Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::NodeCache;
 use tidegate_tier::cache::{Counts, LocalVerdict, NodeStep, Options, Transmit, VerdictOf};
@@ -17,7 +16,6 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// The refusals, units and factors of this host.
 pub(super) struct Node {
-    /// A spin lock: it is held for a look into a hash table, and a thread that sleeps instead takes many times as long.
     state: Mutex<State>,
     began: Instant,
 }
@@ -54,9 +52,13 @@ impl Node {
         Self { state: Mutex::new(state), began: Instant::now() }
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What it has answered by itself.
     pub(super) fn answers(&self) -> Counts {
-        self.state.lock().answers.clone()
+        self.lock().answers.clone()
     }
 
     pub(super) fn ask(&self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Step {
@@ -169,7 +171,7 @@ impl Node {
     /// The state, and a time that is not earlier than any before.
     fn state(&self) -> (MutexGuard<'_, State>, Micros) {
         let at = Micros(micros(self.began.elapsed()));
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.newest = state.newest.max(at);
         let at = state.newest;
         (state, at)
