@@ -45,11 +45,11 @@ impl Decision {
     /// let refused = |limit, retry_after| {
     ///     Decision::Deny { limit, remaining: 0, retry_after, reset_after: retry_after }
     /// };
-    /// assert!(refused(0, Micros::MAX).is_denied());
-    /// assert!(!refused(5, Micros::MAX).is_denied()); // a cheaper request may pass
-    /// assert!(!refused(5, Micros(1)).is_denied());
+    /// assert!(refused(0, Micros::MAX).is_listed());
+    /// assert!(!refused(5, Micros::MAX).is_listed()); // a cheaper request may pass
+    /// assert!(!refused(5, Micros(1)).is_listed());
     /// ```
-    pub const fn is_denied(&self) -> bool {
+    pub const fn is_listed(&self) -> bool {
         matches!(self, Self::Deny { limit: 0, retry_after: Micros::MAX, .. })
     }
 

@@ -45,7 +45,7 @@ pub(crate) fn flags(soft: Softness, decision: &Decision, extras: Extras) -> u8 {
     let has_shadow = soft.would_allow(true).is_some();
     let [lease, warns, shadow, refuses] =
         [extras.has_lease, soft.warns(), has_shadow, soft.would_refuse()].map(u8::from);
-    let denied = if decision.is_denied() { DENIED } else { 0 };
+    let denied = if decision.is_listed() { DENIED } else { 0 };
     lease | warns << 1 | shadow << 2 | refuses << 3 | denied
 }
 

@@ -11,7 +11,7 @@ fn a_refusal_says_in_which_second_to_come_again_or_that_none_helps() {
         retry_after,
         reset_after: Micros::ZERO,
     };
-    for (limit, wait, seconds, is_denied) in [
+    for (limit, wait, seconds, is_listed) in [
         (5, Micros(1), Some(1), false),
         (5, Micros(1_000_000), Some(1), false),
         (5, Micros(1_000_001), Some(2), false),
@@ -21,10 +21,10 @@ fn a_refusal_says_in_which_second_to_come_again_or_that_none_helps() {
     ] {
         let decision = refused(limit, wait);
         assert_eq!(decision.retry_after_secs(), seconds, "{wait:?}");
-        assert_eq!(decision.is_denied(), is_denied, "{limit} {wait:?}");
+        assert_eq!(decision.is_listed(), is_listed, "{limit} {wait:?}");
     }
     let allowed = Decision::Allow { limit: 0, remaining: 0, reset_after: Micros::MAX };
-    assert!(allowed.retry_after_secs().is_none() && !allowed.is_denied());
+    assert!(allowed.retry_after_secs().is_none() && !allowed.is_listed());
 }
 
 #[test]

@@ -236,17 +236,17 @@ impl Verdict {
     ///     table.ask(&key, Timestamp(0), &Operation::from(1)).unwrap()
     /// };
     /// let denied = check("user:7");
-    /// assert!(denied.is_denied() && denied.decision.is_denied());
+    /// assert!(denied.is_listed() && denied.decision.is_listed());
     /// assert_eq!(denied.decision.retry_after_secs(), None); // there is nothing to wait for
     ///
     /// check("user:42");
     /// let refused = check("user:42");
-    /// assert!(!refused.decision.is_allowed() && !refused.is_denied());
+    /// assert!(!refused.decision.is_allowed() && !refused.is_listed());
     /// assert_eq!(refused.decision.retry_after_secs(), Some(3600));
     /// ```
     #[must_use]
-    pub const fn is_denied(&self) -> bool {
-        self.decision.is_denied()
+    pub const fn is_listed(&self) -> bool {
+        self.decision.is_listed()
     }
 
     /// The verdict on a listed key, on which there are no limits.

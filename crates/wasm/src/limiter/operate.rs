@@ -354,7 +354,7 @@ impl Limiter {
             return Ok(self.said(&verdict, extras));
         }
         let decision = decided.map_err(Failure::Table)?;
-        Ok(Decided { decision, flags: if decision.is_denied() { DENIED } else { 0 } })
+        Ok(Decided { decision, flags: if decision.is_listed() { DENIED } else { 0 } })
     }
 
     fn said(&self, verdict: &Verdict, extras: Extras) -> Decided {
