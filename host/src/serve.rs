@@ -33,6 +33,7 @@ mod options;
 mod places;
 mod readiness;
 mod reload;
+mod room;
 mod server;
 mod spans;
 mod stream;

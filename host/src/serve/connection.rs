@@ -16,7 +16,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
-use hyper::{Method, Request};
+use hyper::{Method, Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,6 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::options::Bounds;
+use super::room::{Part, Room};
 use super::server::Server;
 use super::stream::Stream;
 use super::tls::Tls;
@@ -56,6 +57,7 @@ struct Requests {
     /// How many had an answer that not every stranger gets.
     served: AtomicU64,
     under_way: AtomicUsize,
+    room: Arc<Room>,
 }
 
 /// Answers all requests of a connection.
@@ -110,7 +112,9 @@ async fn answer(
         let (parts, body) = request.into_parts();
         async move {
             // by reference: each future within a future would have room for a copy, and all of them are moved
-            let mut answer = under_way.0.server.answer(peer, &parts, body).await;
+            let is_shared = parts.version == Version::HTTP_2;
+            let mut part = Part::new(is_shared.then(|| Arc::clone(&under_way.0.room)));
+            let mut answer = under_way.0.server.answer(peer, &parts, body, &mut part).await;
             under_way.answered(&parts, answer.status);
             if parts.method == Method::HEAD && !answer.body.is_empty() {
                 // hyper leaves the body out of HTTP/1 only
@@ -118,7 +122,7 @@ async fn answer(
                 answer.headers.push(("content-length", length.into()));
             }
             drop(under_way);
-            Ok::<_, Infallible>(response(answer, Full::<Bytes>::from))
+            Ok::<_, Infallible>(response(answer, |body| Full::<Bytes>::new(part.hold(body))))
         }
     });
     let builder = builder(read_timeout);
@@ -136,17 +140,20 @@ async fn answer(
     if !is_stopping {
         let end = async {
             tokio::select! {
-                _ = stopping.wait_for(|is| *is) => longest,
+                _ = stopping.wait_for(|is| *is) => Some(longest),
                 // HTTP/1 has a timeout of its own between two requests, and HTTP/2 has none
-                () = requests.idle(&requests.begun, read_timeout) => longest,
-                () = requests.in_the_way() => first_head_timeout,
+                () = requests.idle(&requests.begun, read_timeout) => Some(longest),
+                () = requests.in_the_way() => Some(first_head_timeout),
+                // a client of HTTP/2 may shut its windows, and the stream does not notice
+                () = requests.room.overdue(write_timeout) => None,
             }
         };
         // it has a waker of its own, so that a request on the connection does not poll it
         let mut end = FuturesUnordered::from_iter([end]);
         match select(connection.as_mut(), end.next()).await {
             Either::Left(_) => return,
-            Either::Right((within, _)) => leaves_within = within.unwrap_or(longest),
+            Either::Right((Some(None), _)) => return,
+            Either::Right((within, _)) => leaves_within = within.flatten().unwrap_or(longest),
         }
     }
     connection.as_mut().graceful_shutdown();
@@ -173,7 +180,8 @@ fn builder(read_timeout: Duration) -> auto::Builder<TokioExecutor> {
 impl Requests {
     fn new(server: Arc<Server>) -> Self {
         let (begun, served) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { server, first: Notify::new(), begun, served, under_way: AtomicUsize::new(0) }
+        let (under_way, room) = (AtomicUsize::new(0), Arc::new(Room::new()));
+        Self { server, first: Notify::new(), begun, served, under_way, room }
     }
 
     /// Waits until none of these requests came for a span, and none is under way on a connection that had one.

@@ -9,9 +9,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use hyper::Version;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
+use hyper::{Method, Version};
 use tidegate_gate::{Timestamp, Verdict};
 use tidegate_http::{
     self as http, BodyError, Check, Counted, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
@@ -26,6 +26,7 @@ use super::metrics::{StoreErrors, write_calendars, write_hosts, write_in_force};
 use super::options::{Bounds, Watch};
 use super::places::Places;
 use super::readiness::Readiness;
+use super::room::Part;
 use super::spans::Spans;
 use super::{calendar, head, log};
 use crate::clock::{self, Began};
@@ -78,11 +79,15 @@ impl Server {
         peer: SocketAddr,
         parts: &Parts,
         body: Incoming,
+        part: &mut Part,
     ) -> http::Response {
         let mut body = Some(body);
+        if !matches!(parts.method, Method::POST | Method::PUT) {
+            part.answer(0).await; // of the others the body is read first
+        }
         let answer = match head::refusal(parts) {
             Some(refusal) => refusal,
-            None => self.answer_to(peer, parts, &mut body).await,
+            None => self.answer_to(peer, parts, &mut body, part).await,
         };
         // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but clients such as curl 7.88 take that for an error
         // and show no answer
@@ -97,6 +102,7 @@ impl Server {
         peer: SocketAddr,
         parts: &Parts,
         body: &mut Option<Incoming>,
+        part: &mut Part,
     ) -> http::Response {
         let began = Began::now();
         let now = clock::now();
@@ -109,7 +115,7 @@ impl Server {
             _ => MAX_DRAINED_BYTES,
         };
         let asked = Asked { caller, in_force: &in_force, spans, most_drained };
-        let answer = self.drive(&mut exchange, body, &asked).await;
+        let answer = self.drive(&mut exchange, body, &asked, part).await;
         self.durations.add(began.elapsed());
         answer
     }
@@ -141,12 +147,14 @@ impl Server {
         exchange: &mut Exchange,
         body: &mut Option<Incoming>,
         asked: &Asked<'_>,
+        part: &mut Part,
     ) -> http::Response {
         let (in_force, mut took) = (asked.in_force, None);
         loop {
             match exchange.step() {
                 Step::Body | Step::Copy => {
-                    let read = self.read(body.take(), asked.most_drained).await;
+                    let read = self.read(body.take(), asked.most_drained, part).await;
+                    part.answer(read.as_ref().map_or(0, Vec::len)).await;
                     exchange.body(read, &mut random);
                 }
                 Step::Decide(checks) => {
@@ -190,9 +198,10 @@ impl Server {
         &self,
         body: Option<Incoming>,
         most_drained: usize,
+        part: &mut Part,
     ) -> Result<Vec<u8>, BodyError> {
         let Some(body) = body else { return Err(BodyError::Incomplete) };
-        let mut read = pin!(read_body(body, most_drained));
+        let mut read = pin!(read_body(body, most_drained, part));
         // most bodies come with their heads, and need no timer
         if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await
         {
@@ -286,7 +295,11 @@ impl Server {
 }
 
 /// Never holds more than [`MAX_BODY_BYTES`].
-async fn read_body(mut body: Incoming, most_drained: usize) -> Result<Vec<u8>, BodyError> {
+async fn read_body(
+    mut body: Incoming,
+    most_drained: usize,
+    part: &mut Part,
+) -> Result<Vec<u8>, BodyError> {
     let mut bytes = Vec::new();
     let mut length = 0_usize;
     while let Some(frame) = body.frame().await {
@@ -297,6 +310,7 @@ async fn read_body(mut body: Incoming, most_drained: usize) -> Result<Vec<u8>, B
             break;
         }
         if length <= MAX_BODY_BYTES {
+            part.body(chunk.len()).await;
             bytes.extend_from_slice(&chunk);
         }
     }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Context;
 
-use http_body_util::{BodyExt, Empty};
-use hyper::body::{Body, Bytes, Frame};
+use futures_util::future::join_all;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::{http1, http2};
-use hyper::{Request, StatusCode, Version};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
@@ -158,6 +159,34 @@ async fn an_early_answer_of_http_2_comes_after_the_body_was_read() {
         assert!(answer.status().is_client_error(), "{}", answer.status());
         assert_eq!(left.load(Ordering::Relaxed), 0, "{path}");
     }
+    server.stop().await;
+}
+
+/// Windows of 0: the client takes no byte of an answer.
+#[tokio::test]
+async fn a_client_of_http_2_that_takes_no_answer_holds_a_bounded_number_of_bytes_until_it_is_cut_off()
+ {
+    let bounds = Bounds { write_timeout: Duration::from_secs(1), ..Bounds::default() };
+    let server = start(bounds, Reload::default()).await;
+    let io = TokioIo::new(server.connect().await);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let (client, connection) = builder.initial_stream_window_size(0).handshake(io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let batch = vec![r#"{"policy":"api","key":"k","cost":0}"#; 1_000].join(",");
+    let batch = Bytes::from(format!("{{\"checks\":[{batch}]}}"));
+    let answers = join_all((0..100).map(|_| {
+        let batch = Full::new(batch.clone());
+        let mut client = client.clone();
+        let head = Request::post("http://tidegate/v1/check");
+        async move { client.send_request(head.body(batch).unwrap()).await }
+    }));
+    let answers = timeout(SOON, answers).await.expect("the connection is cut off");
+    let _ = timeout(SOON, connection).await.expect("the connection is cut off");
+    let length = |answer: &Response<Incoming>| {
+        answer.headers()["content-length"].to_str().unwrap().parse::<usize>().unwrap()
+    };
+    let held: Vec<_> = answers.iter().flatten().map(length).collect();
+    assert!(!held.is_empty() && held.iter().sum::<usize>() < 8 << 20, "{held:?}");
     server.stop().await;
 }
 
