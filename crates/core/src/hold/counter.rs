@@ -37,6 +37,12 @@ macro_rules! counters {
                     $(Self::$name(limiter) => limiter,)*
                 }
             }
+
+            pub(super) fn beside_holds(self) -> Self {
+                match self {
+                    $(Self::$name(limiter) => Self::$name(limiter.beside_holds()),)*
+                }
+            }
         }
 
         $(impl<B: Boundaries> From<$config> for Counter<B> {

@@ -101,7 +101,7 @@ impl<B: Boundaries> Config<B> {
         in_range("longest", terms.longest.0)?;
         // the longest wait for a place is both together
         in_bounds("remember", terms.remember.0, 1, MAX_QUANTITY.saturating_sub(terms.longest.0))?;
-        let counter = counter.into();
+        let counter = counter.into().beside_holds();
         let counted = counter.counting().words();
         let width = Holds::<&[u64]>::width(counter.counting().since());
         let most = usize::try_from(terms.most).unwrap_or(usize::MAX);

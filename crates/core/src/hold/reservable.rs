@@ -11,6 +11,11 @@ pub(crate) trait Reservable: RateLimiter {
     /// The number of words with which a hold remembers what came after its grant.
     const SINCE: usize;
 
+    /// The same limiter, but one that forgets no units that count again when a hold turns out to have cost less.
+    fn beside_holds(self) -> Self {
+        self
+    }
+
     /// Moves the state to `now`, and what came after the last hold too.
     fn pass(&self, state: &mut State<Self, impl WordsMut>, _since: &mut [u64], now: Timestamp) {
         self.advance(state, now);

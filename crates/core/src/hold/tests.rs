@@ -50,7 +50,7 @@ fn terms() -> impl Strategy<Value = Terms> {
     (1..8_u64, on_expiry).prop_map(|(most, on_expiry)| Terms { most, on_expiry, ..TERMS })
 }
 
-/// Every sequence of five steps, for each of two small limits.
+/// Every sequence of five steps, for each of three small limits.
 #[test]
 fn equals_the_replay_in_every_short_history() {
     let (first, second) = (0, 1);
@@ -64,12 +64,15 @@ fn equals_the_replay_in_every_short_history() {
         (700_000, Step::Commit { id: second, actual: 4 }),
     ];
     let bucket = bucket::Config::new(3, Rate::new(1, Micros::SECOND).unwrap()).unwrap();
-    let window = sliding::Config::new(8, Micros(2_000_000), 2).unwrap();
+    let window = sliding::Config::new(3, Micros(2_000_000), 2).unwrap();
+    let log = log::Window { limit: 3, period: Micros(2_000_000) };
+    let log = log::Config::new(&[log], Micros::ZERO, log::Denied::Forgotten).unwrap();
     for number in 0..7_usize.pow(5) {
         let history = [0, 1, 2, 3, 4].map(|place| steps[number / 7_usize.pow(place) % 7]);
         let terms = Terms { most: 2, remember: Micros::SECOND, ..TERMS };
         equals_the_replay(bucket, terms, &history, false).unwrap();
-        equals_the_replay(window, terms, &history, true).unwrap();
+        equals_the_replay(window, terms, &history, false).unwrap();
+        equals_the_replay(log, terms, &history, false).unwrap();
     }
 }
 
@@ -376,15 +379,18 @@ proptest! {
     }
 
     #[test]
-    fn windows_that_hold_equal_the_replay(terms in terms(), steps in steps(10, 0)) {
-        equals_the_replay(fixed::Config::new(40, Micros(5_000_000)).unwrap(), terms, &steps, true)?;
-        equals_the_replay(sliding::Config::new(40, Micros(5_000_000), 5).unwrap(), terms, &steps, true)?;
+    fn windows_that_hold_equal_the_replay(terms in terms(), steps in steps(10, 99)) {
+        equals_the_replay(fixed::Config::new(40, Micros(5_000_000)).unwrap(), terms, &steps, false)?;
+        equals_the_replay(sliding::Config::new(40, Micros(5_000_000), 5).unwrap(), terms, &steps, false)?;
         let months = calendar::Instants::new(MONTHS).unwrap();
-        equals_the_replay(calendar::Config::new(40, months).unwrap(), terms, &steps, true)?;
+        equals_the_replay(calendar::Config::new(40, months).unwrap(), terms, &steps, false)?;
         let windows = [(60, 5_000_000), (40, 1_000_000)];
         let windows = windows.map(|(limit, period)| log::Window { limit, period: Micros(period) });
         let log = log::Config::new(&windows, Micros::ZERO, log::Denied::Forgotten).unwrap();
-        equals_the_replay(log, terms, &steps, true)?;
+        equals_the_replay(log, terms, &steps, false)?;
+        let gap = Micros(300_000);
+        let counted = log::Config::new(&windows, gap, log::Denied::Counted).unwrap();
+        equals_the_replay(counted, terms, &steps, true)?;
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | nᵢ, Pᵢ | limit and period of rate i, 1 to 8 of them | units, µs |
 //! | g | least gap between two requests, 0 for none | µs |
-//! | N | the largest nᵢ: the number of units that are remembered | units |
+//! | N | the largest nᵢ: the number of units that are remembered; beside [holds](crate::hold) 2·N | units |
 //! | x₁ ≥ x₂ ≥ … | times of the remembered units, the newest first | µs |
 //!
 //! A request of cost c at time t counts as c units at t. It is granted iff t − x₁ ≥ g and, for
@@ -52,7 +52,7 @@ use crate::never::never;
 use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
-/// The largest limit that a rate may have. A state then takes 8 KB.
+/// The largest limit that a rate may have. A state then takes 8 KB, and 16 KB beside [holds](crate::hold).
 pub const MAX_REMEMBERED: u64 = 1_000;
 
 /// The most rates that one log may hold.
@@ -97,7 +97,7 @@ pub struct Config {
     denied: Denied,
     /// The smallest limit: the most units that can pass at once.
     limit: u64,
-    /// N
+    /// N, or 2·N
     remembered: usize,
     /// The longest of all periods and the gap. Older units change no answer.
     period: Micros,
@@ -385,7 +385,7 @@ impl RateLimiter for Config {
         Ok(self.answer(self.view(state, now), cost))
     }
 
-    /// At most N units are remembered, as always.
+    /// The oldest units leave if there are too many, as always.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
         self.advance(state, now);
         remember(state, index(cost));
@@ -419,6 +419,13 @@ impl RateLimiter for Config {
 /// Units leave that were remembered at the time of the grant, or more are remembered at that time.
 impl Reservable for Config {
     const SINCE: usize = 0;
+
+    /// Remembers twice as many units. Holds are at most N units that still count. So if all of them turn out to have cost
+    /// nothing, the newest N units are still known, whatever was charged meanwhile.
+    fn beside_holds(self) -> Self {
+        let most = self.windows().iter().map(|window| window.limit).max().unwrap_or_default();
+        Self { remembered: index(most.saturating_mul(2)), ..self }
+    }
 
     fn counted_with(&self, state: &State<impl Words>, granted_at: Timestamp) -> Option<(u64, u64)> {
         let at = |bound: u64| units(state).partition_point(|&unit| unit > bound);

@@ -59,6 +59,8 @@ pub struct Config {
     /// s
     segment: Divisor,
     period: Micros,
+    /// The most units that n segments may count.
+    most: u64,
 }
 
 /// The state of a key. [`Limiter::state`] makes it. Its words are the newest time seen, the start
@@ -129,7 +131,8 @@ impl Config {
         if limit > nearest {
             return Err(ConfigError::ScaleTooFine { field: "limit", found: limit, nearest });
         }
-        Ok(Self { limit, segments: count, segment, period })
+        let most = limit.saturating_mul(2).min(nearest);
+        Ok(Self { limit, segments: count, segment, period, most })
     }
 
     /// The most units in a window.
@@ -143,11 +146,6 @@ impl Config {
     #[inline]
     pub fn segments(&self) -> usize {
         self.segments.into()
-    }
-
-    /// The most units that n segments may count. Their weighted sum must fit 64 bits.
-    fn most(&self) -> u64 {
-        self.limit.saturating_mul(2).min(self.segment.floor(u64::MAX))
     }
 
     /// The head of a state, and a₀ … aₙ. `None` if the state has another number of words, because it is that of another
@@ -310,7 +308,7 @@ impl Limiter for Config {
         }
         let trailing = counts.last().copied().unwrap_or_else(|| never(u64::MAX));
         let start = head.newest.0.saturating_sub(self.segment.rem(head.newest.0));
-        let bounded = sum <= self.most() && trailing <= self.most();
+        let bounded = sum <= self.most && trailing <= self.most;
         if start == head.start && sum == head.sum && bounded { Ok(()) } else { Err(InvalidState) }
     }
 }
@@ -361,12 +359,12 @@ impl RateLimiter for Config {
         Ok(Decision::Allow { limit: self.limit, remaining: left, reset_after })
     }
 
-    /// The counters of n segments never exceed twice the limit.
+    /// The counters of n segments never exceed twice the limit, except beside holds.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
         let Some((head, counts)) = self.split_mut(state) else { return };
         let view = self.view(Head::of(head), counts, now);
         age(head, counts, view);
-        let room = self.most().saturating_sub(view.sum);
+        let room = self.most.saturating_sub(view.sum);
         count(head, counts, view, cost.min(room));
     }
 
@@ -416,6 +414,11 @@ impl Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
+    /// A debt counts in full. A bound near the limit would forget units that still count when another hold turns out cheaper.
+    fn beside_holds(self) -> Self {
+        Self { most: MOST_BESIDE_HOLDS, ..self }
+    }
+
     /// The segment of the grant.
     fn counted_with(&self, state: &State<impl Words>, granted_at: Timestamp) -> Option<(u64, u64)> {
         let (Head { newest, .. }, counts) = self.split(state)?;
@@ -440,7 +443,7 @@ impl Reservable for Config {
         let Some(count) = counts.get_mut(age) else { return };
         let others = count.saturating_sub(counted);
         let left = sum.saturating_sub(count.saturating_sub(others));
-        let room = self.most().saturating_sub(if age < self.segments() { left } else { others });
+        let room = self.most.saturating_sub(if age < self.segments() { left } else { others });
         *count = others.saturating_add(actual.min(room));
         if age < self.segments() {
             *sum = left.saturating_add(actual.min(room));
@@ -450,6 +453,9 @@ impl Reservable for Config {
 
 /// The words before the counters.
 const HEAD: usize = 3;
+
+/// So many that no sum of counters overflows. A weight of so many may, but then it saturates above every limit.
+const MOST_BESIDE_HOLDS: u64 = 1 << 60;
 
 /// Ages the counters by the view's number of segments.
 #[inline]

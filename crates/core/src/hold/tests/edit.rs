@@ -8,6 +8,7 @@ use proptest::test_runner::TestCaseError;
 
 use super::super::{Counter, OnExpiry, Reserved, Terms, Times};
 use super::{Config, MONTHS, START};
+use crate::hold::reservable::Reservable;
 use crate::lease::Id;
 use crate::window::{calendar, fixed, log, sliding};
 use crate::{Limiter, Micros, Rate, RateLimiter, Timestamp, bucket};
@@ -194,7 +195,7 @@ proptest! {
     ) {
         let of = |limit, seconds: u64| {
             let window = log::Window { limit, period: Micros(seconds * 1_000_000) };
-            log::Config::new(&[window], Micros::ZERO, log::Denied::Forgotten).unwrap()
+            log::Config::new(&[window], Micros::ZERO, log::Denied::Forgotten).unwrap().beside_holds()
         };
         let (old, new) = (of(old_limit, old_seconds), of(limit, seconds));
         let carry = |words: &mut [u64], counted: &[u64]| {
@@ -268,7 +269,7 @@ fn a_hold_goes_on_while_its_units_count() {
     let at = |seconds: u64| Timestamp(START + seconds * 1_000_000);
     let log = |seconds: u64| {
         let window = log::Window { limit: 10, period: Micros(seconds * 1_000_000) };
-        log::Config::new(&[window], Micros::ZERO, log::Denied::Forgotten).unwrap()
+        log::Config::new(&[window], Micros::ZERO, log::Denied::Forgotten).unwrap().beside_holds()
     };
     let sliding = |seconds: u64| sliding::Config::new(10, Micros(seconds * 1_000_000), 4).unwrap();
     fn check<L: RateLimiter + Into<Counter>>(

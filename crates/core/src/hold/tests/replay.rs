@@ -9,8 +9,9 @@ use proptest::test_runner::TestCaseError;
 use super::super::{Committed, Counter, OnExpiry, Reserved, Terms};
 use super::Config;
 use super::START;
+use crate::hold::reservable::Reservable;
 use crate::lease::Id;
-use crate::{Limiter, Micros, RateLimiter, State, Timestamp};
+use crate::{Decision, Limiter, Micros, State, Timestamp};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
@@ -25,13 +26,11 @@ pub(super) enum Step {
 struct Event {
     at: Timestamp,
     units: u64,
-    /// The estimate, if that is more.
-    most: u64,
 }
 
 impl Event {
     const fn new(at: Timestamp, units: u64) -> Self {
-        Self { at, units, most: units }
+        Self { at, units }
     }
 }
 
@@ -46,11 +45,12 @@ enum Fate {
 struct Replay<L> {
     limiter: L,
     terms: Terms,
+    counts_refused: bool,
     events: Vec<Event>,
     holds: Vec<(u64, Fate)>,
 }
 
-impl<L: RateLimiter + Into<Counter> + Copy + core::fmt::Debug> Replay<L> {
+impl<L: Reservable + Into<Counter> + Copy + core::fmt::Debug> Replay<L> {
     fn words(&self, now: Timestamp) -> Vec<u64> {
         let mut state = self.limiter.state(vec![0; self.limiter.words()]).unwrap();
         for event in &self.events {
@@ -60,17 +60,19 @@ impl<L: RateLimiter + Into<Counter> + Copy + core::fmt::Debug> Replay<L> {
         state.words().to_vec()
     }
 
-    /// Whether windows may have forgotten units because they count only so many.
-    fn is_in_debt(&self, now: Timestamp) -> bool {
-        let counts = |event: &&Event| now.saturating_since(event.at) <= self.limiter.period();
-        let most = self.events.iter().filter(counts).map(|event| event.most).sum::<u64>();
-        most > self.limiter.capacity()
+    /// The answer to a request of this cost.
+    fn answer(&self, now: Timestamp, cost: u64) -> Decision {
+        let state: State<L, _> = self.limiter.state(self.words(now)).unwrap();
+        self.limiter.peek(&state, now, cost).unwrap()
     }
 
-    fn grants(&self, now: Timestamp, cost: u64) -> bool {
-        let words = self.words(now);
-        let state: State<L, _> = self.limiter.state(words).unwrap();
-        self.limiter.peek(&state, now, cost).unwrap().is_allowed()
+    /// Decides on a request, and counts it if it is granted or refused ones count.
+    fn decide(&mut self, now: Timestamp, cost: u64) -> bool {
+        let is_granted = self.answer(now, cost).is_allowed();
+        if is_granted || self.counts_refused {
+            self.events.push(Event::new(now, cost));
+        }
+        is_granted
     }
 
     fn advance(&mut self, now: Timestamp) {
@@ -100,8 +102,7 @@ impl<L: RateLimiter + Into<Counter> + Copy + core::fmt::Debug> Replay<L> {
         let place = self.find(id);
         let (charged, late) = match place.map(|place| self.holds[place].1) {
             Some(Fate::Live { event, .. }) => {
-                let event = &mut self.events[event];
-                (event.units, event.most) = (actual, actual.max(event.most));
+                self.events[event].units = actual;
                 (actual, false)
             }
             Some(Fate::Ended { charged, late, is_final: true, .. }) => {
@@ -139,15 +140,17 @@ impl<L: RateLimiter + Into<Counter> + Copy + core::fmt::Debug> Replay<L> {
     }
 }
 
-pub(super) fn equals_the_replay<L: RateLimiter + Into<Counter> + Copy + core::fmt::Debug>(
+pub(super) fn equals_the_replay<L: Reservable + Into<Counter> + Copy + core::fmt::Debug>(
     limiter: L,
     terms: Terms,
     steps: &[(u64, Step)],
-    forgets_debt: bool,
+    counts_refused: bool,
 ) -> Result<(), TestCaseError> {
     let config = Config::new(limiter, terms).unwrap();
     let mut state = config.state(vec![0; config.words()]).unwrap();
-    let mut replay = Replay { limiter, terms, events: Vec::new(), holds: Vec::new() };
+    let limiter = limiter.beside_holds(); // a debt counts in full
+    let mut replay =
+        Replay { limiter, terms, counts_refused, events: Vec::new(), holds: Vec::new() };
     let mut now = Timestamp(START);
     for &(passed, step) in steps {
         now = now.saturating_add(Micros(passed));
@@ -155,12 +158,9 @@ pub(super) fn equals_the_replay<L: RateLimiter + Into<Counter> + Copy + core::fm
         replay.events.push(Event::new(now, 0)); // a refusal's time counts as seen
         match step {
             Step::Decide { cost } => {
-                let expected = replay.grants(now, cost);
+                let expected = replay.decide(now, cost);
                 let decided = config.decide(&mut state, now, cost).unwrap();
                 prop_assert_eq!(decided.is_allowed(), expected);
-                if expected {
-                    replay.events.push(Event::new(now, cost));
-                }
             }
             Step::Charge { cost } => {
                 config.charge(&mut state, now, cost);
@@ -180,14 +180,13 @@ pub(super) fn equals_the_replay<L: RateLimiter + Into<Counter> + Copy + core::fm
                         prop_assert!(is_full, "{:?}", said);
                     }
                     None => {
-                        let expected = replay.grants(now, cost);
+                        let event = replay.events.len();
+                        let expected = replay.decide(now, cost);
                         let Reserved::Decided(decision) = said else {
                             return Err(TestCaseError::fail(std::format!("{said:?}")));
                         };
                         prop_assert_eq!(decision.is_allowed(), expected);
                         if expected {
-                            let event = replay.events.len();
-                            replay.events.push(Event::new(now, cost));
                             let until = now.saturating_add(Micros(span.min(terms.longest.0)));
                             replay.holds.push((id, Fate::Live { event, until }));
                         }
@@ -211,11 +210,11 @@ pub(super) fn equals_the_replay<L: RateLimiter + Into<Counter> + Copy + core::fm
         }
         config.advance(&mut state, now);
         prop_assert_eq!(config.accepts(&state), Ok(()), "{:?}", state);
-        if forgets_debt && replay.is_in_debt(now) {
-            return Ok(());
+        for cost in 0..=limiter.capacity() {
+            let (said, expected) =
+                (config.peek_counted(&state, now, cost), replay.answer(now, cost));
+            prop_assert_eq!(said, Ok(expected), "{} at {:?} after {:?}", cost, now, step);
         }
-        let counted = config.counted(&state);
-        prop_assert_eq!(counted, &replay.words(now)[..], "at {:?} after {:?}", now, step);
         let live = replay.holds.iter().filter_map(|(_, fate)| match *fate {
             Fate::Live { event, .. } => Some(replay.events[event].units),
             Fate::Ended { .. } => None,
@@ -225,6 +224,10 @@ pub(super) fn equals_the_replay<L: RateLimiter + Into<Counter> + Copy + core::fm
     // nothing is left behind
     let end = config.expires_at(&state);
     config.advance(&mut state, end);
-    prop_assert!(state.words()[1 + limiter.words()..].iter().all(|&word| word == 0), "{:?}", state);
+    prop_assert!(
+        state.words()[1 + config.counted(&state).len()..].iter().all(|&word| word == 0),
+        "{:?}",
+        state
+    );
     Ok(())
 }
