@@ -226,6 +226,9 @@ impl Limits {
             each(said, false);
             return Ok(said);
         }
+        if let Some(id) = self.repeats(words, now, request) {
+            return self.repeat(words, now, (id, request), each);
+        }
         let lacks_lease =
             |each: &LimitFacts| each.kind == Kind::Lease && each.limit.needs_lease(request);
         if request.lease.is_none() && self.each().iter().any(lacks_lease) {

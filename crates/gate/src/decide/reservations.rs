@@ -4,10 +4,12 @@ use tidegate_core::hold::Committed;
 use tidegate_core::lease::Id;
 use tidegate_core::{Decision, Timestamp};
 
+use super::together::Together;
+
 use super::limits::{LimitFacts, Limits};
 use super::operate::{split, split_mut};
 use super::verdict::Effect;
-use crate::limit::{Operation, Request};
+use crate::limit::{KnownFor, Operation, OperationError, Request};
 
 impl Limits {
     /// What a request that reserves has reserved, or which limit had no place for it; `None` if neither.
@@ -41,6 +43,50 @@ impl Limits {
             }
         }
         payer.filter(|_| !a_payer_has_room)
+    }
+
+    /// Whether a request repeats a reservation: each limit that refuses for want of units, and one that pays, holds units for it.
+    pub(super) fn repeats(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Id> {
+        let id = request.lease.filter(|_| request.reserves())?;
+        let paid = self.payer_of(words, now, id).map(|(_, known)| known);
+        if self.have_payers() && paid != Some(KnownFor::Live) {
+            return None;
+        }
+        let mut is_held = paid.is_some();
+        for (facts, words) in split(self, words) {
+            let punishes = facts.punishes_refusals && !facts.shadow;
+            if punishes && facts.limit.grants(words, now, request) != Ok(true) {
+                return None; // a penalty refuses everything
+            }
+            if facts.limit.most_held().is_none() || facts.shadow || facts.pays {
+                continue;
+            }
+            if facts.limit.knows(words, now, id) != Some(KnownFor::Live) {
+                return None;
+            }
+            is_held = true;
+        }
+        is_held.then_some(id)
+    }
+
+    /// Allows a reservation that is repeated, which takes nothing more. A lease of its name that is live is renewed.
+    pub(super) fn repeat(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        (id, request): (Id, &Request),
+        mut each: impl FnMut(Decision, bool),
+    ) -> Result<Decision, OperationError> {
+        let payer = self.payer_of(words, now, id).map(|(payer, _)| payer);
+        let mut together = Together::default();
+        for ((facts, words), place) in split_mut(self, words).zip(0_u8..) {
+            facts.limit.advance(words, now);
+            facts.limit.hold(words, now, &Operation::Heartbeat(id));
+            let said = facts.limit.peek(words, now, &request.peek())?;
+            together.add(facts, &said);
+            each(said, payer == Some(place));
+        }
+        Ok(together.allow())
     }
 
     /// Commits a reservation on every limit, in shadow only if it is held, and on one payer. Releases the lease of the same id.

@@ -149,6 +149,29 @@ fn a_repeated_call_takes_nothing_and_a_commit_counts_once() {
     assert_eq!(keys.remaining(16, "k"), 59_990);
 }
 
+/// Its lease has ended, and another has the place; a limit in shadow has refused it.
+#[test]
+fn a_repeated_reservation_needs_no_lease_and_is_charged_to_no_limit_that_refused_it() {
+    let limits = "limits = [
+        { algorithm = 'fixed_window', name = 'units', limit = 10, period = '1h' },
+        { algorithm = 'fixed_window', name = 'trial', limit = 4, period = '1h', shadow = true },
+        { algorithm = 'concurrency', name = 'places', capacity = 1, time_to_live = '2s' },
+    ]";
+    let mut keys = Keys::new(limits, "time_to_live = '1m'");
+    let left = |said: &Verdict| -> Vec<u64> {
+        said.limits.iter().map(|decision| decision.remaining()).collect()
+    };
+    let reserve = |id, cost| format!(r#"{{"reserve":{{"cost":{cost},"id":"{id}"}}}}"#);
+    let first = keys.ask(0, "k", &reserve("a", 5)).unwrap();
+    assert_eq!((first.decision.is_allowed(), left(&first)), (true, [5, 4, 0].into()));
+    assert!(keys.ask(3, "k", &reserve("b", 1)).unwrap().decision.is_allowed());
+    for cost in [5, 3] {
+        let again = keys.ask(3, "k", &reserve("a", cost)).unwrap();
+        assert_eq!((again.decision.is_allowed(), left(&again)), (true, [4, 3, 0].into()), "{cost}");
+        assert_eq!(again.effect, first.effect);
+    }
+}
+
 #[test]
 fn a_refusal_for_want_of_a_place_says_when_there_is_one() {
     let mut keys = Keys::new(TOKENS, "most = 2, time_to_live = '4s', remember = '2s'");
