@@ -70,6 +70,7 @@ pub(super) trait Counting {
     fn reset_after(&self, words: &[u64]) -> Micros;
     fn accepts(&self, words: &[u64]) -> Result<(), InvalidState>;
     fn peek(&self, words: &[u64], now: Timestamp, cost: u64) -> Answer;
+    fn wait(&self, words: &[u64], now: Timestamp, cost: u64) -> Micros;
     fn decide(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Answer;
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64);
     fn used(&self, words: &[u64]) -> u64;
@@ -111,6 +112,10 @@ impl<L: Reservable> Counting for L {
 
     fn peek(&self, words: &[u64], now: Timestamp, cost: u64) -> Answer {
         L::peek(self, &State::over(words), now, cost)
+    }
+
+    fn wait(&self, words: &[u64], now: Timestamp, cost: u64) -> Micros {
+        L::wait(self, &State::over(words), now, cost)
     }
 
     fn decide(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Answer {

@@ -162,9 +162,9 @@ impl Key<'_> {
             let waited = self.newest().saturating_since(asked_at);
             let is_new = |id| self.holds.ended(id).is_none() && self.holds.has_room();
             let has_room = cost == 0 || id.is_none_or(is_new);
-            let decision = self.peek_now(cost)?;
-            let more = if has_room { decision.retry_after() } else { Micros::MAX };
-            if has_room && decision.is_allowed() {
+            let wait_now = self.limiter.wait(self.words, self.newest(), cost);
+            let more = if has_room { wait_now } else { Micros::MAX };
+            if more == Micros::ZERO {
                 let is_now = waited == Micros::ZERO;
                 return if is_now { Ok(Reserved::Decided(granted)) } else { refused_for(waited) };
             }

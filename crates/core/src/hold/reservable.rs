@@ -3,7 +3,7 @@
 use super::list::{Hold, Holds};
 use crate::limiter::{RateLimiter, State, Words, WordsMut};
 use crate::never::never;
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
 /// A rate limiter that can put the true cost of an earlier grant in the place of its estimate.
@@ -14,6 +14,11 @@ pub(crate) trait Reservable: RateLimiter {
     /// The same limiter, but one that forgets no units that count again when a hold turns out to have cost less.
     fn beside_holds(self) -> Self {
         self
+    }
+
+    /// How long a request has to wait whose refusal is counted already, if refused requests count.
+    fn wait(&self, state: &State<Self, impl Words>, now: Timestamp, cost: u64) -> Micros {
+        self.peek(state, now, cost).map_or(Micros::MAX, |said| said.retry_after())
     }
 
     /// Moves the state to `now`, and what came after the last hold too.

@@ -226,6 +226,25 @@ fn a_wait_counts_a_counted_refusal_once_and_grows_by_no_hold_that_ends() {
     assert_eq!(refused.retry_after(), Micros(10_000_000));
 }
 
+/// The refusal itself moves no unit that the request waits for.
+#[test]
+fn a_counted_refusal_waits_for_the_units_before_it() {
+    let windows = [log::Window { limit: 4, period: Micros(100_000_000) }];
+    let counted = log::Config::new(&windows, Micros::ZERO, log::Denied::Counted).unwrap();
+    let terms = Terms { longest: Micros(9_000_000), ..TERMS };
+    let config = Config::new(counted, terms).unwrap();
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let at = |tenths: u64| Timestamp(START + tenths * 100_000);
+    let _ = config.commit(&mut state, at(0), Id([0, 1]), 2);
+    let _ = config.reserve(&mut state, at(0), Id([0, 2]), 1, terms.longest);
+    let _ = config.decide(&mut state, at(18), 1);
+    let said = config.peek(&mut state.clone(), at(100), None, 2).unwrap();
+    let Reserved::Decided(refused) = said else { panic!() };
+    assert_eq!(refused.retry_after(), Micros(91_800_000));
+    assert!(!config.decide(&mut state, at(100), 2).unwrap().is_allowed());
+    assert!(config.decide(&mut state, at(1_018), 2).unwrap().is_allowed());
+}
+
 #[test]
 fn what_is_charged_at_the_end_of_a_hold_is_not_forgotten() {
     let window = fixed::Config::new(50, Micros(60_000_000)).unwrap();

@@ -427,6 +427,13 @@ impl Reservable for Config {
         Self { remembered: index(most.saturating_mul(2)), ..self }
     }
 
+    fn wait(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Micros {
+        match cost {
+            0 => Micros::ZERO,
+            _ => Self::wait(self, self.view(state, now), 0, cost),
+        }
+    }
+
     fn counted_with(&self, state: &State<impl Words>, granted_at: Timestamp) -> Option<(u64, u64)> {
         let at = |bound: u64| units(state).partition_point(|&unit| unit > bound);
         let before = granted_at.0.checked_sub(1).map_or(units(state).len(), at);
