@@ -32,9 +32,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::decide::Record;
+use crate::decide::{OnChange, Record};
 use crate::policy::Policy;
-use crate::state::{Stored, carry};
+use crate::state::{Stored, carry, forgets_units};
 use tidegate_core::Timestamp;
 use tidegate_core::never;
 use tidegate_core::shed::block::Block;
@@ -215,6 +215,8 @@ pub(crate) struct Decoded {
     pub(crate) words: Vec<u64>,
     /// Whether other limits wrote the bytes, so that the words were carried over.
     pub(crate) is_carried: bool,
+    /// Whether the words count less than the bytes do.
+    pub(crate) forgets: bool,
 }
 
 /// Reads the words of a record from bytes. If earlier limits of the rule wrote them, the words are carried over as by an edit at
@@ -239,7 +241,7 @@ pub(crate) fn read(
     bytes: &[u8],
     now: Timestamp,
 ) -> Result<Decoded, BlobError> {
-    let as_written = |words| Decoded { words, is_carried: false };
+    let as_written = |words| Decoded { words, is_carried: false, forgets: false };
     let expected = record.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let block =
         if bytes.first().is_some_and(|first| first & BLOCKED != 0) { BLOCK_BYTES } else { 0 };
@@ -273,9 +275,10 @@ pub(crate) fn read(
     let old = record.before(&described).ok_or(BlobError::Invalid)?;
     let found = words(&old, is_blocked, rest, length)?;
     let (words, block) = old.unblocked(&found);
+    let forgets = policy.on_change() == OnChange::Keep && forgets_units(record, &old, words);
     let words = carry(record, &old, words, (policy.on_change(), now));
     let words = Stored { words: &words, block }.all().into_vec();
-    Ok(Decoded { words, is_carried: true })
+    Ok(Decoded { words, is_carried: true, forgets })
 }
 
 fn words(

@@ -55,6 +55,17 @@ pub(crate) fn carry(
     advanced.collect()
 }
 
+/// Whether a window or a log that goes on under a smaller one of its kind forgets units that the earlier one counts, for at least as
+/// long. A refusal then leaves the state with the earlier limit, which another node may still go by. A bucket is none of them: its
+/// state refills by the limit that wrote it.
+pub(crate) fn forgets_units(record: &Record, old: &Record, words: &[u64]) -> bool {
+    let ([named], [before]) = (record.limits(), old.limits()) else { return false };
+    let (limit, before) = (&named.limit, &before.limit);
+    let are_alike = limit.algorithm() == before.algorithm() && !limit.is_bucket();
+    let lasts = before.period() >= limit.period() && !limit.remembers_refusals();
+    are_alike && lasts && before.used(words).is_some_and(|used| used > limit.most_counted())
+}
+
 /// The record of `from` whose states go on under a record of `to` after an edit of the policy.
 pub(crate) fn before_edit<'a>(new: &Record, from: &'a Policy, to: &Policy) -> Option<&'a Record> {
     let keeps = from.on_change().keeps_states() && to.on_change().keeps_states();

@@ -304,6 +304,9 @@ impl Transaction {
         };
         for (((record, stored), began), slot) in state.apart(limits).zip(began).zip(&joined.slots) {
             let Some(slot) = self.slots.get_mut(*slot) else { continue };
+            if taken == Some(0) && slot.forgets && slot.due.is_none() {
+                continue; // the state stays with the limits that count all of it
+            }
             let begins = began && record.time_to_live(stored.words, now) > Micros::ZERO;
             let words = stored.all();
             // a refusal that a limit remembers must survive like a grant, and so must the first refusal of

@@ -43,6 +43,8 @@ pub(super) struct RecordState {
     is_encoded: bool,
     /// The words were carried over from other limits, under which the stored bytes expire earlier.
     pub(super) is_carried: bool,
+    /// They count less than the stored bytes do.
+    pub(super) forgets: bool,
     /// An operation has read the words.
     pub(super) is_used: bool,
     pub(super) due: Option<Due>,
@@ -72,6 +74,7 @@ impl RecordState {
             becomes: Vec::new(),
             is_encoded: false,
             is_carried: false,
+            forgets: false,
             is_used: false,
             due: None,
             now: Timestamp::EPOCH,
@@ -83,6 +86,7 @@ impl RecordState {
     /// Takes what the store holds.
     pub(super) fn load(&mut self, found: Option<Vec<u8>>) {
         (self.is_used, self.is_carried, self.due, self.is_known) = (false, false, None, true);
+        self.forgets = false;
         self.expires_at = Micros::ZERO;
         self.prepaid.iter_mut().for_each(|prepaid| prepaid.end());
         let record = record(&self.policy, self.holds);
@@ -91,7 +95,7 @@ impl RecordState {
             (Some(found), Some(record)) => {
                 let read = blob::read(&self.policy, record, found, Timestamp::EPOCH);
                 read.map(|decoded| {
-                    self.is_carried = decoded.is_carried;
+                    (self.is_carried, self.forgets) = (decoded.is_carried, decoded.forgets);
                     SmallVec::from_vec(decoded.words)
                 })
             }
@@ -211,7 +215,7 @@ impl RecordState {
             // the bytes found before are of no more use, but their allocation is
             let before = self.found.replace(mem::take(&mut self.becomes));
             self.becomes = before.unwrap_or_default();
-            (self.is_carried, self.is_encoded) = (false, false);
+            (self.is_carried, self.forgets, self.is_encoded) = (false, false, false);
             self.expires_at = expires_at;
             self.prepaid.iter_mut().for_each(|prepaid| prepaid.begin());
         }
