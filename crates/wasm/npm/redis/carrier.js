@@ -2,17 +2,17 @@
 import { Buffer } from "node:buffer";
 
 import { afterReads, clock, idleTimer, milliseconds, millisecondsUntil, steadyClock } from "../time.js";
+import { questionFor } from "./client.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
 /** @import { Heard } from "../far/carrier.js" */
 /** @import { Client, Word } from "./client.js" */
-/** @typedef {{ call: number, slot: number, master: number, isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
+/** @typedef {{ call: number, slot: number, master: number, words: Word[], isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 
-/**
- * How many calls that got no reply in time the client may still hold, of each master of a Cluster. Beyond them nothing is sent, so that
- * the client's own queue stays short while Redis is away.
- */
-const MOST_UNANSWERED = 16;
+/** How soon a master is asked again whether it is back, after the client has said that it is not. */
+const ASK_AGAIN_MS = 250;
+/** How soon if the client says nothing: it may have lost the question. */
+const ASK_LOST_MS = 10_000;
 
 /**
  * After so many answers that needed no command the event loop has a turn, so that a program that does nothing but ask cannot keep its
@@ -46,11 +46,12 @@ export class RedisCarrier {
   /** The number of calls under way. */
   #underWay = 0;
   /**
-   * The number of calls that were given up, and that the client has not settled, by master.
+   * The masters that did not answer in time, and when each is asked again whether it is back. Until then nothing else is sent to it, so
+   * that no request waits for it and the client's own queue stays short.
    *
-   * @type {Map<number, number>}
+   * @type {Map<number, any>}
    */
-  #unanswered = new Map();
+  #away = new Map();
 
   /** WebAssembly does not begin anew. */
   isOver = false;
@@ -110,8 +111,8 @@ export class RedisCarrier {
       this.#underWay++;
       const slot = this.#native.slot(call) ?? 0;
       const master = this.#client.masterOf?.(slot) ?? 0;
-      if ((this.#unanswered.get(master) ?? 0) < MOST_UNANSWERED) this.#carry(call, slot, master);
-      else this.#giveUp(call, `the client has not answered ${MOST_UNANSWERED} earlier calls`);
+      if (this.#away.has(master)) this.#giveUp(call);
+      else this.#carry(call, slot, master);
     }
     this.#wakeLater();
     this.#heard.answers();
@@ -121,7 +122,7 @@ export class RedisCarrier {
   #wakeLater() {
     const dueUs = this.#native.dueUs();
     if (dueUs === this.#dueUs) return;
-    this.end();
+    clearTimeout(this.#timer);
     this.#dueUs = dueUs;
     if (dueUs === undefined) return;
     this.#timer = idleTimer(() => {
@@ -136,10 +137,12 @@ export class RedisCarrier {
     this.wake();
   }
 
-  /** Ends the timer. */
+  /** Ends the timers. */
   end() {
     clearTimeout(this.#timer);
     this.#dueUs = undefined;
+    for (const timer of this.#away.values()) clearTimeout(timer);
+    this.#away.clear();
   }
 
   #begun() {
@@ -153,7 +156,7 @@ export class RedisCarrier {
    */
   #carry(call, slot, master) {
     /** @type {Flight} */
-    const flight = { call, slot, master, isOver: false, timer: undefined };
+    const flight = { call, slot, master, words: [], isOver: false, timer: undefined };
     flight.timer = setTimeout(() => afterReads(() => this.#guard(() => this.#late(flight))), this.#deadlineMs);
     this.#next(flight);
   }
@@ -171,12 +174,13 @@ export class RedisCarrier {
     /** @type {(reply: unknown) => void} */
     const take = (reply) => this.#guard(() => {
       if (flight.isOver) {
-        this.#countUnanswered(flight.master, -1);
+        if (!(reply instanceof Error)) this.#isBack(flight.master);
         return;
       }
       this.#native.reply(flight.call, reply, clock(), this.at());
       this.#next(flight);
     });
+    flight.words = words;
     this.#client.send(words, flight.slot).then(take, (error) => take(error instanceof Error ? error : new Error(String(error))));
   }
 
@@ -184,22 +188,40 @@ export class RedisCarrier {
   #late(flight) {
     if (flight.isOver) return;
     flight.isOver = true;
-    this.#countUnanswered(flight.master, 1);
-    this.#giveUp(flight.call, `no answer within ${this.#deadlineMs} ms`);
+    this.#askIfBack(flight);
+    this.#giveUp(flight.call);
     this.#drive();
   }
 
-  /** @type {(master: number, more: 1 | -1) => void} */
-  #countUnanswered(master, more) {
-    const count = (this.#unanswered.get(master) ?? 0) + more;
-    if (count === 0) this.#unanswered.delete(master); // masters come and go
-    else this.#unanswered.set(master, count);
+  /**
+   * Asks a master whether it is back, until it is.
+   *
+   * @type {(flight: Flight) => void}
+   */
+  #askIfBack({ master, slot, words }) {
+    if (this.#away.has(master)) return;
+    const question = questionFor(words);
+    const ask = () => {
+      this.#away.set(master, idleTimer(ask, ASK_LOST_MS));
+      this.#client.send(question, slot).then(() => this.#isBack(master), () => {
+        if (!this.#away.has(master)) return;
+        clearTimeout(this.#away.get(master));
+        this.#away.set(master, idleTimer(ask, ASK_AGAIN_MS));
+      });
+    };
+    ask();
   }
 
-  /** @type {(call: number, why: string) => void} */
-  #giveUp(call, why) {
+  /** @type {(master: number) => void} */
+  #isBack(master) {
+    clearTimeout(this.#away.get(master));
+    this.#away.delete(master);
+  }
+
+  /** @type {(call: number) => void} */
+  #giveUp(call) {
     this.#underWay--;
-    this.#native.giveUp(call, why, clock(), this.at());
+    this.#native.giveUp(call, `no answer within ${this.#deadlineMs} ms`, clock(), this.at());
   }
 
   /**

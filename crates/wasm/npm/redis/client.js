@@ -132,5 +132,12 @@ const isAcross = (words) => String(words[COUNT]) === "0";
  */
 const firstName = (words) => COUNT + (isAcross(words) ? 2 : 1);
 
+/**
+ * A script that does nothing, on a name of this call: its answer says that the master is there.
+ *
+ * @type {(words: Word[]) => Word[]}
+ */
+export const questionFor = (words) => ["EVAL", "return 1", "1", words[firstName(words)]];
+
 /** @type {(found: string) => Error} */
 const notAClient = (found) => coded("INVALID_OPTION", `\`client\`: expected a client of \`ioredis\`, of \`redis\` 5 or newer, or of \`@upstash/redis\`; found ${found}`);
