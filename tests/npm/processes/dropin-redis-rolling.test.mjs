@@ -47,6 +47,28 @@ test("two limiters share the actions of an id, and those of the library stay apa
   assert.deepEqual([passed([0, 1]), passed([2])], [50, 50]);
 });
 
+for (const [what, larger, smaller, passes] of [
+  ["`maxInInterval`", { maxInInterval: 5 }, { maxInInterval: 3 }, 3],
+  ["`minDifference`", { maxInInterval: 50, minDifference: 10_000 }, { maxInInterval: 50 }, 0],
+]) {
+  test(`objects of another ${what} share the actions, as theirs do`, async (t) => {
+    const move = moveClock(t, ["Date"]);
+    const granted = [];
+    for (const { RedisRateLimiter } of [theirs, own]) {
+      const [one, other] = [larger, smaller].map((options) => new RedisRateLimiter({ client: io, namespace: `both-${passes}:`, interval: 1_000_000, ...options }));
+      let passed = 0;
+      for (let time = 0; time < 50; time++) {
+        move(1_000);
+        if (passes === 0) await other.limit("a");
+        if (!(await one.limit("a"))) passed++;
+        if (passes > 0) await other.limit("a");
+      }
+      granted.push(passed);
+    }
+    assert.deepEqual(granted, [passes, passes]);
+  });
+}
+
 test("a key with its namespace, the kind of a client, and the classes by `require`", () => {
   for (const { RedisRateLimiter } of [theirs, own]) {
     assert.equal(new RedisRateLimiter({ client: io, namespace: "n:", interval: 1, maxInInterval: 1 }).makeKey(5), "n:5");

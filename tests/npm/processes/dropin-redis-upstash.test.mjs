@@ -81,6 +81,24 @@ describe("dynamicLimits, 2,000 calls", () => {
     });
   }
 
+  for (const [name, make, theirGrants, ourGrants] of [
+    ["slidingWindow", (type, tokens) => type.slidingWindow(tokens, "30 d"), 16, 16],
+    ["tokenBucket, which takes what was used for used", (type, tokens) => type.tokenBucket(1, "30 d", tokens), 10, 16],
+  ]) {
+    test(`two objects of one prefix with other tokens: ${name}`, async (t) => {
+      moveClock(t, ["Date"]);
+      const prefix = `beside-${prefixes++}`;
+      const granted = [];
+      for (const [type, redis] of [[Ratelimit, client], [Own, io]]) {
+        const limiters = [20, 8].map((tokens) => new type({ redis, limiter: make(type, tokens), prefix, timeout: 0, dynamicLimits: true, ephemeralCache: false }));
+        let passed = 0;
+        for (let time = 0; time < 100; time++) for (const [place, limiter] of limiters.entries()) if ((await limiter.limit("a")).success && place === 0) passed++;
+        granted.push(passed);
+      }
+      assert.deepEqual(granted, [theirGrants, ourGrants]);
+    });
+  }
+
   test("another process reads the limit, and a bucket keeps what was used", async () => {
     const make = (redis) => new Own({ redis, limiter: Own.tokenBucket(1, "1 h", 10), prefix: "dynamic", dynamicLimits: true });
     const [one, other] = [make(io), make(node)];

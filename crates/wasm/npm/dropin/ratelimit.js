@@ -313,7 +313,7 @@ export const text = (key) => `=${key}`;
 /** @type {(now: number, windowMs: number) => number} */
 export const endOfWindow = (now, windowMs) => (Math.floor(now / windowMs) + 1) * windowMs;
 
-const MOST_DURATION_MS = 36_500 * 86_400_000;
+export const MOST_DURATION_MS = 36_500 * 86_400_000;
 /** @type {Record<string, number>} */
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 

@@ -4,7 +4,7 @@ import { defineAbsent, fieldsOf, invalid, requireNumber, requirePrimitive, requi
 /** @import * as declared from "./rolling-rate-limiter.js" */
 
 /** The most actions that the core's log remembers. */
-const MOST_REMEMBERED = 1_000;
+export const MOST_REMEMBERED = 1_000;
 
 /** What limiters have in common, whatever keeps their state. */
 export class RateLimiter {

@@ -123,12 +123,12 @@ export class RedisCounters {
 }
 
 /**
- * A limiter on Redis of one limit. Its deadline is by default that of every limiter on Redis.
+ * A limiter on Redis of one limit, or of several. Its deadline is by default that of every limiter on Redis.
  *
- * @type {(name: string, client: any, limit: import("tidegate").Limit, deadline?: string, policy?: object) => RedisLimiter}
+ * @type {(name: string, client: any, limits: import("tidegate").Limit | import("tidegate").Limit[], deadline?: string, policy?: object) => RedisLimiter}
  */
-export function limiterOf(name, client, limit, deadline, policy = {}) {
-  return new RedisLimiter({ policies: { [name]: { limits: [limit], ...policy } } }, client, deadline === undefined ? {} : { deadline });
+export function limiterOf(name, client, limits, deadline, policy = {}) {
+  return new RedisLimiter({ policies: { [name]: { limits: [limits].flat(), ...policy } } }, client, deadline === undefined ? {} : { deadline });
 }
 
 /**

@@ -1,7 +1,7 @@
 // The classes of rolling-rate-limiter, with those that keep their state in Redis.
 import memory from "../rolling-rate-limiter.js";
 import { Clock, fieldsOf, invalid } from "../input.js";
-import { RateLimiter, infoOf, keyOf, logOf } from "../rolling.js";
+import { MOST_REMEMBERED, RateLimiter, infoOf, keyOf, logOf } from "../rolling.js";
 import { known, limiterOf } from "./counters.js";
 
 /** @import * as declared from "./rolling-rate-limiter.js" */
@@ -9,14 +9,18 @@ import { known, limiterOf } from "./counters.js";
 
 export * from "../rolling-rate-limiter.js";
 
-/** A limiter in Redis, for all processes. Actions that were blocked count, too. */
+const NAME = "rolling-rate-limiter";
+const KEEP = { on_change: "keep" };
+
+/**
+ * A limiter in Redis, for all processes. Actions that were blocked count, too. All objects of a namespace share the actions of an id,
+ * whatever their `maxInInterval`, so each keeps as many actions as the core's log remembers.
+ */
 class BaseRedisRateLimiter extends RateLimiter {
-  /** Remembers each action. */
+  /** Remembers each action, and the newest one as a limit of its own: the results tell both reasons apart. */
   #actions;
-  /** The same states for questions, which it does not count: the actions' own limiter answers as if it counted them. */
+  /** The same actions for questions, which it does not count: the actions' own limiter answers as if it counted them. */
   #questions;
-  /** The newest action, as a limit of its own: the results tell both reasons apart. */
-  #newest;
   #clock = new Clock();
   client;
   namespace;
@@ -28,13 +32,14 @@ class BaseRedisRateLimiter extends RateLimiter {
     if (typeof namespace !== "string") throw invalid("namespace", "a string", namespace);
     this.client = client;
     this.namespace = namespace;
-    const { interval, maxInInterval, minDifference } = this;
-    const log = logOf(maxInInterval, interval);
-    const counting = { count_denied: true };
-    this.#actions = limiterOf("rolling-rate-limiter", client, { ...log, ...counting }, undefined, { on_change: "keep" });
-    this.#questions = limiterOf("rolling-rate-limiter", client, log, undefined, { on_change: "keep" });
+    const { interval, minDifference } = this;
+    /** @type {(limit: number, periodUs: number, name: string) => import("tidegate").Limit} */
+    const log = (limit, periodUs, name) => ({ ...logOf(limit, periodUs), name });
+    const all = log(MOST_REMEMBERED, interval, "actions");
     // an action that has left the interval is forgotten
-    if (minDifference > 0) this.#newest = limiterOf("rolling-rate-limiter-newest", client, { ...logOf(1, Math.min(minDifference, interval)), ...counting });
+    const newest = log(1, Math.max(1, Math.min(minDifference, interval)), "newest");
+    this.#actions = limiterOf(NAME, client, [all, newest].map((limit) => ({ ...limit, count_denied: true })), undefined, KEEP);
+    this.#questions = limiterOf(NAME, client, [all], undefined, KEEP);
   }
 
   /** @type {declared.RedisRateLimiter["makeKey"]} */
@@ -46,36 +51,35 @@ class BaseRedisRateLimiter extends RateLimiter {
   async limitWithInfo(id) {
     const key = this.#key(id);
     const now = this.#clock.now();
-    const [found, newest] = await Promise.all([this.#actions.check(key, { now }), this.#newest?.check(key, { now })]);
-    const { allowed, remaining, retryAfterUs } = known(found);
-    const isApart = newest === undefined || known(newest).allowed;
-    const isFull = allowed && remaining === 0;
-    const waitUs = isFull ? known(await this.#questions.peek(key, { cost: 1, now })).retryAfterUs : retryAfterUs;
-    return infoOf(this, allowed, isApart, waitUs, remaining);
+    const [all, newest] = known(await this.#actions.decide(key, { now })).limits;
+    const left = all.remaining - this.#others;
+    const isApart = this.minDifference === 0 || newest.allowed;
+    const waitUs = left > 0 ? 0 : known(await this.#questions.peek(key, { cost: this.#others + 1, now })).retryAfterUs;
+    return infoOf(this, all.allowed && left >= 0, isApart, waitUs, Math.max(0, left));
   }
 
   /** @type {declared.RedisRateLimiter["wouldLimitWithInfo"]} */
   async wouldLimitWithInfo(id) {
     const key = this.#key(id);
     const now = this.#clock.now();
-    const { maxInInterval } = this;
-    const [one, two, newest] = await Promise.all([
-      this.#questions.peek(key, { cost: 1, now }),
-      // after this action there is room for another one when there is now room for two
-      this.#questions.peek(key, { cost: Math.min(2, maxInInterval), now }),
-      this.#newest?.peek(key, { cost: 1, now }),
-    ]);
-    const { allowed, remaining } = known(one);
-    const isApart = newest === undefined || known(newest).allowed;
-    return infoOf(this, allowed, isApart, maxInInterval === 1 ? this.interval : known(two).retryAfterUs, remaining);
+    const { maxInInterval, interval, minDifference } = this;
+    /** @type {(room: number) => Promise<any>} */
+    const ask = (room) => this.#questions.peek(key, { cost: room, now });
+    const cost = this.#others + 1;
+    // after this action there is room for another one when there is now room for two; when all is free, the newest action has left
+    const [one, two, none] = (await Promise.all([ask(cost), ask(Math.min(MOST_REMEMBERED, cost + 1)), ask(MOST_REMEMBERED)])).map(known);
+    const isApart = none.allowed || none.retryAfterUs <= interval - Math.min(minDifference, interval);
+    return infoOf(this, one.allowed, isApart, maxInInterval === 1 ? interval : two.retryAfterUs, one.allowed ? one.remaining : 0);
   }
 
   /** @type {declared.RedisRateLimiter["clear"]} */
   async clear(id) {
-    const key = this.#key(id);
-    const now = this.#clock.now();
-    const cleared = await Promise.all([this.#actions.reset(key, { now }), this.#newest?.reset(key, { now })]);
-    for (const answer of cleared) if (answer !== undefined) known(answer);
+    known(await this.#actions.reset(this.#key(id), { now: this.#clock.now() }));
+  }
+
+  /** How many actions the log has room for beside those of this limiter. */
+  get #others() {
+    return MOST_REMEMBERED - this.maxInInterval;
   }
 
   /** @type {(id: Id) => string} */

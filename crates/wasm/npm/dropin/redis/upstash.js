@@ -1,10 +1,10 @@
 // The single-region limiter of @upstash/ratelimit in Redis. Each decision is one operation of the core.
 import { ArgumentError } from "tidegate";
-import { defineAbsent, failure, fieldsOf, invalid, requireNumber } from "../input.js";
-import { DEFAULT_PREFIX, FixedWindow, Limiting, MOST_DYNAMIC, algorithmsOf, endOfWindow, mostUnitsIn, text } from "../ratelimit.js";
+import { LONGEST_TIMER_MS, defineAbsent, failure, fieldsOf, invalid, requireNumber } from "../input.js";
+import { DEFAULT_PREFIX, FixedWindow, Limiting, MOST_DURATION_MS, MOST_DYNAMIC, algorithmsOf, endOfWindow, mostUnitsIn, text } from "../ratelimit.js";
 import { RedisCounters, known, limiterOf, requireClient } from "./counters.js";
 
-/** @import { Limit, RedisLimiter } from "tidegate/redis" */
+/** @import { Limit } from "tidegate/redis" */
 /** @import * as declared from "./upstash.js" */
 /** @import { Left, Limited } from "../ratelimit.js" */
 /** @typedef {{ client: any, deadline: string | undefined, isDynamic: boolean }} Context */
@@ -76,7 +76,7 @@ function within(ms, limit) {
       timer = setTimeout(() => {
         hangs = true;
         resolve(pass());
-      }, ms);
+      }, Math.min(ms, LONGEST_TIMER_MS));
     });
     try {
       return await Promise.race([asked, late]);
@@ -110,45 +110,62 @@ class DynamicLimit {
   }
 }
 
-/** A limit in Redis whose tokens may change. Its states are then taken over. */
-class Resizable {
-  #name;
-  #client;
-  #deadline;
-  #change;
-  #limitOf;
-  /** @type {RedisLimiter} */
-  limiter;
+/**
+ * A limit in Redis, of which a token is one or many units. Under `dynamicLimits` objects of one prefix may have other tokens, and all
+ * count on one limit that is large enough for each of them: what exceeds an object's own tokens is given back.
+ */
+class Shared {
+  #limiter;
+  #most;
+  #unitsPerToken;
   tokens;
 
-  /** @param {string} name @param {number} tokens @param {Context} context @param {(tokens: number) => Limit} limitOf */
-  constructor(name, tokens, { client, deadline, isDynamic }, limitOf) {
-    this.#name = name;
-    this.#client = client;
-    this.#deadline = deadline;
-    this.#change = isDynamic ? { on_change: "keep" } : {};
-    this.#limitOf = limitOf;
+  /**
+   * @param {string} name @param {number} tokens @param {number} mostDynamic @param {Context} context
+   * @param {(tokens: number) => Limit} limitOf @param {number} [unitsPerToken]
+   */
+  constructor(name, tokens, mostDynamic, { client, deadline, isDynamic }, limitOf, unitsPerToken = 1) {
+    this.#most = isDynamic ? Math.max(tokens, mostDynamic) : tokens;
+    this.#limiter = limiterOf(name, client, limitOf(this.#most), deadline, isDynamic ? { on_change: "keep" } : {});
+    this.#unitsPerToken = unitsPerToken;
     this.tokens = tokens;
-    this.limiter = this.#made();
   }
 
   /** @type {(tokens: number) => void} */
   resize(tokens) {
-    const before = this.limiter;
+    if (tokens > this.#most) throw invalid("limit", `at most ${this.#most} in such a window`, tokens);
     this.tokens = tokens;
-    this.limiter = this.#made();
-    void before.close(); // once its last answers are there
   }
 
   /** @type {(key: string, now: number) => Promise<void>} */
   async reset(key, now) {
-    known(await this.limiter.reset(text(key), { now: now * 1000 }));
+    known(await this.#limiter.reset(text(key), { now: now * 1000 }));
   }
 
-  #made() {
-    return limiterOf(this.#name, this.#client, this.#limitOf(this.tokens), this.#deadline, this.#change);
+  /** @type {(key: string, rate: number, now: number) => Promise<{ success: boolean, remaining: number }>} */
+  async take(key, rate, now) {
+    if (rate > this.tokens) return REFUSED;
+    const [units, options] = [Math.abs(rate) * this.#unitsPerToken, { now: now * 1000 }];
+    const asked = rate < 0 ? this.#limiter.refund(text(key), units, options) : this.#limiter.check(text(key), { cost: units, ...options });
+    const found = known(await asked);
+    const remaining = this.#left(found);
+    if (found.allowed && (remaining >= 0 || rate <= 0)) return { success: remaining >= 0, remaining };
+    if (found.allowed) known(await this.#limiter.refund(text(key), units, options));
+    return REFUSED;
+  }
+
+  /** @type {(key: string, now: number) => Promise<number>} */
+  async left(key, now) {
+    return this.#left(known(await this.#limiter.peek(text(key), { now: now * 1000 })));
+  }
+
+  /** @type {(found: { limit: number, remaining: number }) => number} */
+  #left({ limit, remaining }) {
+    return this.tokens - Math.floor((limit - remaining) / this.#unitsPerToken);
   }
 }
+
+const REFUSED = { success: false, remaining: 0 };
 
 /** The longest sliding window in which the core can count the most tokens that a limit may be set to, and one more. */
 const LONGEST_DYNAMIC_MS = Math.floor(2 ** 63 / (1000 * (MOST_DYNAMIC + 1)));
@@ -157,9 +174,8 @@ const LONGEST_DYNAMIC_MS = Math.floor(2 ** 63 / (1000 * (MOST_DYNAMIC + 1)));
  * A request is granted while less than all tokens are used. The core compares units, of which a token has many, so the limit is a unit
  * less than one token more.
  */
-class SlidingWindow extends Resizable {
+class SlidingWindow extends Shared {
   #windowMs;
-  #unitsPerToken;
 
   /** @param {number} tokens @param {number} windowMs @param {Context} context */
   constructor(tokens, windowMs, context) {
@@ -168,58 +184,42 @@ class SlidingWindow extends Resizable {
     const mostTokens = context.isDynamic ? Math.max(tokens, MOST_DYNAMIC) : tokens;
     const unitsPerToken = Math.min(windowMs, Math.floor(mostUnits / (mostTokens + 1)));
     if (tokens < 1 || unitsPerToken < 1) throw invalid("tokens", `a whole number from 1 to ${mostUnits - 1} in such a window`, tokens);
-    super("upstash-sliding", tokens, context, (most) => (
-      { algorithm: "sliding_window", limit: (most + 1) * unitsPerToken - 1, period: `${windowMs}ms`, segments: 1 }));
+    super("upstash-sliding", tokens, MOST_DYNAMIC, context, (most) => (
+      { algorithm: "sliding_window", limit: (most + 1) * unitsPerToken - 1, period: `${windowMs}ms`, segments: 1 }), unitsPerToken);
     this.#windowMs = windowMs;
-    this.#unitsPerToken = unitsPerToken;
   }
 
   /** @type {(key: string, rate: number, now: number) => Promise<Limited>} */
   async limit(key, rate, now) {
-    const reset = endOfWindow(now, this.#windowMs);
-    if (rate > this.tokens) return { success: false, remaining: 0, reset };
-    const units = Math.abs(rate) * this.#unitsPerToken;
-    const asked = rate < 0 ? this.limiter.refund(text(key), units, { now: now * 1000 }) : this.limiter.check(text(key), { cost: units, now: now * 1000 });
-    const { allowed, limit, remaining } = known(await asked);
-    return { success: allowed, remaining: allowed ? this.#left(limit, remaining) : 0, reset };
+    return { ...await this.take(key, rate, now), reset: endOfWindow(now, this.#windowMs) };
   }
 
   /** @type {(key: string, now: number) => Promise<Left>} */
   async look(key, now) {
-    const { limit, remaining } = known(await this.limiter.peek(text(key), { now: now * 1000 }));
-    return { remaining: this.#left(limit, remaining), reset: endOfWindow(now, this.#windowMs) };
-  }
-
-  /** @type {(limit: number, remaining: number) => number} */
-  #left(limit, remaining) {
-    return (limit + 1) / this.#unitsPerToken - 1 - Math.floor((limit - remaining) / this.#unitsPerToken);
+    return { remaining: await this.left(key, now), reset: endOfWindow(now, this.#windowMs) };
   }
 }
 
 /** The core's bucket fills all the time. Here it is asked only at the times at which tokens come in. */
-class TokenBucket extends Resizable {
+class TokenBucket extends Shared {
   #intervalMs;
 
   /** @param {number} refillRate @param {number} intervalMs @param {number} maxTokens @param {Context} context */
   constructor(refillRate, intervalMs, maxTokens, context) {
-    super("upstash-bucket", maxTokens, context, (most) => ({ algorithm: "token_bucket", capacity: most, rate: `${refillRate}/${intervalMs}ms` }));
+    const mostDynamic = Math.min(MOST_DYNAMIC, Math.floor((MOST_DURATION_MS / intervalMs) * refillRate));
+    super("upstash-bucket", maxTokens, mostDynamic, context, (most) => ({ algorithm: "token_bucket", capacity: most, rate: `${refillRate}/${intervalMs}ms` }));
     this.#intervalMs = intervalMs;
   }
 
   /** @type {(key: string, rate: number, now: number) => Promise<Limited>} */
   async limit(key, rate, now) {
     const reset = endOfWindow(now, this.#intervalMs);
-    if (rate > this.tokens) return { success: false, remaining: 0, reset };
-    const options = { now: (reset - this.#intervalMs) * 1000 };
-    const asked = rate < 0 ? this.limiter.refund(text(key), -rate, options) : this.limiter.check(text(key), { cost: rate, ...options });
-    const { allowed, remaining } = known(await asked);
-    return { success: allowed, remaining: allowed ? remaining : 0, reset };
+    return { ...await this.take(key, rate, reset - this.#intervalMs), reset };
   }
 
   /** @type {(key: string, now: number) => Promise<Left>} */
   async look(key, now) {
     const reset = endOfWindow(now, this.#intervalMs);
-    const { remaining } = known(await this.limiter.peek(text(key), { now: (reset - this.#intervalMs) * 1000 }));
-    return { remaining, reset };
+    return { remaining: await this.left(key, reset - this.#intervalMs), reset };
   }
 }
