@@ -57,7 +57,7 @@ pub use policy::{
     Cost, CountIf, FieldPath, Gateway, Idempotency, IfUnknown, JoinedSources, Jwt, KeySource,
     MAX_POLICIES, Metering, Network, OnError, Path, Placement, Policies, Policy, PolicyError,
     Reservations, Resolved, Route, RoutePolicy, Rule, SignatureAlgorithm, Sum, Summed, Term,
-    TermSource, TimedOverride, TimedPolicies, TwoRoutes, is_authority,
+    TermSource, TimedOverride, TimedPolicies, TwoRoutes, is_authority, sha256,
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{

@@ -1,5 +1,5 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
-import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
+import { NativeLimiter as Native, moduleMemory, requireMemory, sha256 } from "#native";
 import { Grant, addFlagged, hasLease, isFlagged, readAdmission, readAnswer, readExplanation, readReservation, ruleOf } from "./answer.js";
 import {
   ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, RUN, WAIT, callOptions,
@@ -380,6 +380,15 @@ export class Limiter {
    */
   [Symbol.for("tidegate.charge")](key, units, now) {
     this.#operate(key, callOptions("options", { now }, ONLY_NOW), undefined, (native, keyBytes) => native.charge(keyBytes, units, now));
+  }
+
+  /**
+   * The SHA-256 of a text in hexadecimal digits, for the drop-in classes. It is not public.
+   *
+   * @type {(text: string) => string}
+   */
+  static [Symbol.for("tidegate.sha256")](text) {
+    return sha256(text);
   }
 
   /**

@@ -33,7 +33,7 @@ pub use check::described;
 #[cfg(any(feature = "redis", feature = "objects"))]
 pub use far::{Authority, long_key};
 #[cfg(not(feature = "objects"))]
-pub use limiter::Limiter;
+pub use limiter::{Limiter, sha256};
 pub use memory::{module_memory, require_memory};
 #[cfg(feature = "objects")]
 pub use objects::policy_of;

@@ -53,6 +53,13 @@ pub struct Limiter {
     served: String,
 }
 
+/// The SHA-256 of a text in hexadecimal digits. The drop-in classes tell long keys apart by it.
+#[wasm_bindgen]
+#[must_use]
+pub fn sha256(text: &str) -> String {
+    tidegate_gate::sha256(text)
+}
+
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// A limiter with the policy in `text`, or with the policy `name` of the file in `text`. `written` says

@@ -1,5 +1,6 @@
 // RateLimiterRedis of rate-limiter-flexible and ours on a real Redis under the same random calls, and where they differ.
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import theirs from "rate-limiter-flexible";
 
@@ -213,4 +214,13 @@ test("the library takes our limiters once our base class inherits from its own",
   const their = new theirs.RateLimiterRedis({ storeClient: { get: () => {}, defineCommand() {}, rlflxIncr: async () => { throw new Error("away"); } }, points: 5, duration: 60, insuranceLimiter });
   assert.equal((await their.consume("a")).remainingPoints, 1);
   assert.equal((await new theirs.RLWrapperTimeouts({ limiter: insuranceLimiter, timeoutMs: 5_000 }).consume("a")).remainingPoints, 0);
+  Object.setPrototypeOf(own.RateLimiterRes.prototype, theirs.RateLimiterRes.prototype);
+  await assert.rejects(their.consume("a"), theirs.RateLimiterRes);
+});
+
+test("long keys are told apart by their SHA-256", async () => {
+  const limiter = new own.RateLimiterRedis({ storeClient: io, points: 1, duration: 60 });
+  await limiter.consume("x".repeat(200));
+  const digest = createHash("sha256").update(`rlflx:${"x".repeat(200)}`).digest("hex");
+  assert.equal((await io.keys(`*#${digest}*`)).length, 1);
 });

@@ -40,5 +40,5 @@ pub use route_policies::{MAX_POLICIES, RoutePolicy};
 pub use routes::{Gateway, Route, TwoRoutes};
 pub use rule::Rule;
 pub(crate) use rule::RuleId;
-pub use source::{JoinedSources, KeySource};
+pub use source::{JoinedSources, KeySource, sha256};
 pub use timed::{TimedOverride, TimedPolicies};

@@ -201,9 +201,13 @@ fn escaped_value(value: &str) -> String {
     if escaped.len() <= MAX_VALUE_BYTES {
         return escaped;
     }
-    let digest = Sha256::digest(value.as_bytes());
-    let hex = digest.iter().map(|byte| format!("{byte:02x}"));
-    format!("%sha256:{}", hex.collect::<String>())
+    format!("%sha256:{}", sha256(value))
+}
+
+/// The SHA-256 of a text in hexadecimal digits.
+#[must_use]
+pub fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Names of claims may be URLs, and a colon ends the name.

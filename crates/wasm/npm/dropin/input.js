@@ -1,5 +1,5 @@
 // Reads what callers give.
-import { ArgumentError } from "tidegate";
+import { ArgumentError, Limiter } from "tidegate";
 
 /** @import { ErrorCode, LimiterError } from "tidegate" */
 
@@ -67,6 +67,8 @@ const MOST_TEXT = 16_384;
 /** The core's keys have at most 512 bytes, and a character has up to 3. */
 const MOST_CHARACTERS = 160;
 const HEAD_CHARACTERS = 128;
+/** @type {(text: string) => string} */
+const sha256 = /** @type {any} */ (Limiter)[Symbol.for("tidegate.sha256")];
 
 /**
  * A text as the core takes it. A long text is replaced by its beginning and its hash, which together exceed every short text.
@@ -76,7 +78,8 @@ const HEAD_CHARACTERS = 128;
 export function shortText(text, field = "key") {
   if (text.length <= MOST_CHARACTERS) return text.isWellFormed() ? text : text.toWellFormed();
   requireNoLonger(field, text);
-  return `${text.slice(0, HEAD_CHARACTERS)}#${hash(text)}`.toWellFormed();
+  const wellFormed = text.toWellFormed();
+  return `${wellFormed.slice(0, HEAD_CHARACTERS)}#${sha256(wellFormed)}`.toWellFormed();
 }
 
 /**
@@ -87,28 +90,6 @@ export function shortText(text, field = "key") {
 export function requireNoLonger(field, text) {
   if (typeof text !== "string" || text.length <= MOST_TEXT) return;
   throw failure(ArgumentError, "INVALID_KEY", `\`${field}\`: expected at most ${MOST_TEXT} characters, found ${text.length}`);
-}
-
-/**
- * 32 digits: cyrb128 by bryc, which is in the public domain (https://github.com/bryc/code/blob/master/jshash/PRNGs.md).
- *
- * @type {(text: string) => string}
- */
-function hash(text) {
-  let [a, b, c, d] = [1779033703, 3144134277, 1013904242, 2773480762];
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at);
-    a = b ^ Math.imul(a ^ unit, 597399067);
-    b = c ^ Math.imul(b ^ unit, 2869860233);
-    c = d ^ Math.imul(c ^ unit, 951274213);
-    d = a ^ Math.imul(d ^ unit, 2716044179);
-  }
-  a = Math.imul(c ^ (a >>> 18), 597399067);
-  b = Math.imul(d ^ (b >>> 22), 2869860233);
-  c = Math.imul(a ^ (c >>> 17), 951274213);
-  d = Math.imul(b ^ (d >>> 19), 2716044179);
-  a ^= b ^ c ^ d;
-  return [a, b ^ a, c ^ a, d ^ a].map((word) => (word >>> 0).toString(16).padStart(8, "0")).join("");
 }
 
 /** @type {(field: string, value: unknown, least?: number) => number} */
