@@ -132,6 +132,16 @@ test("execEvenly delays each request as theirs does, 2,000 calls", async (t) => 
   }
 });
 
+test("a wait of execEvenly that is longer than a timer knows takes several timers", async (t) => {
+  const limiter = new own.RateLimiterMemory({ points: 2, duration: 100 * 86_400, execEvenly: true });
+  await limiter.consume("a");
+  const waits = [];
+  t.mock.method(globalThis, "setTimeout", (act, ms) => { waits.push(ms); queueMicrotask(act); });
+  await limiter.consume("a");
+  assert.deepEqual(waits.map((ms) => ms <= 2 ** 31 - 1), [true, true, true, true, true]);
+  assert.equal(Math.round(waits.reduce((sum, ms) => sum + ms) / 86_400_000), 100);
+});
+
 /** Moves the clock by steps of a millisecond, and lets promises go on between them. */
 async function moved(move, ms) {
   await settle();

@@ -1,5 +1,5 @@
 // A limiter over counters, in memory or in Redis.
-import { fieldsOf, keyText, requireNumber, requirePrimitive } from "../input.js";
+import { LONGEST_TIMER_MS, fieldsOf, keyText, requireNumber, requirePrimitive } from "../input.js";
 import { RateLimiterAbstract } from "./abstract.js";
 import { RateLimiterRes } from "./result.js";
 
@@ -158,7 +158,7 @@ export class RateLimiterCounting extends RateLimiterAbstract {
     let delay = Math.ceil(taken.msBeforeNext / (taken.remainingPoints + 2));
     if (delay < this.execEvenlyMinDelayMs) delay = taken.consumedPoints * this.execEvenlyMinDelayMs;
     taken.msBeforeNext = Math.max(taken.msBeforeNext - delay, 0);
-    await new Promise((done) => setTimeout(done, delay));
+    for (let left = delay; left >= 0; left -= LONGEST_TIMER_MS) await new Promise((done) => setTimeout(done, Math.min(left, LONGEST_TIMER_MS)));
     return taken;
   }
 

@@ -1,5 +1,5 @@
 // A limiter that must answer within a time.
-import { fieldsOf, requireNumber } from "../input.js";
+import { LONGEST_TIMER_MS, fieldsOf, requireNumber } from "../input.js";
 import { RateLimiterAbstract, requireLimiter } from "./abstract.js";
 
 /** @import * as declared from "../rate-limiter-flexible.js" */
@@ -74,7 +74,7 @@ export class RLWrapperTimeouts extends RateLimiterAbstract {
   async #within(name, args) {
     let timer;
     const late = new Promise((_, reject) => {
-      timer = setTimeout(() => reject(new Error("Operation timed out")), this.timeoutMs);
+      timer = setTimeout(() => reject(new Error("Operation timed out")), Math.min(this.timeoutMs, LONGEST_TIMER_MS));
     });
     try {
       return await Promise.race([this.limiter[name](...args), late]);
