@@ -30,6 +30,7 @@ expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
   headers?: OlderHeaders;
   store?: Store | readonly (Store | undefined)[];
   skip?: (one: string, two: number) => boolean | Promise<boolean>;
+  countPreflight?: boolean;
   respond?: (told: Told, one: string, two: number) => Partial<Told> | undefined | void | Promise<Partial<Told> | undefined | void>;
   onError?: (error: unknown) => void;
 }>();
@@ -93,6 +94,8 @@ express(limiter, { headers: "draft-5" });
 express(limiter, { actual: { weight: 2 } });
 // @ts-expect-error a status is no name
 express(limiter, { countIf: { status: { from: 400 } } });
+// @ts-expect-error a status is a number, and only a range a text
+express(limiter, { countIf: { status: "401" } });
 // @ts-expect-error there is no such option
 koa(limiter, { keys: () => "user:42" });
 // @ts-expect-error a key is a text or a number

@@ -33,11 +33,15 @@ const OWN = ["types.ts", "using-types.ts", "middleware-types.ts", "frameworks-ty
 const DOM = ["es2022", "dom", "dom.iterable", "esnext.disposable"];
 const APP = { skipLibCheck: true, esModuleInterop: true, types: ["node"] };
 
+const readme = readFileSync(new URL("../../crates/wasm/npm/README.md", import.meta.url), "utf8");
+const [onNext] = readme.split("```").filter((text) => text.includes('from "tidegate/next"'));
+
 /** What compiles: the files with their texts, and the options of the compiler. */
 const PROJECTS = {
   "every documented use, and no mistake with the drop-in classes": [
     Object.fromEntries([...OWN, "dropin-wrong-types.ts"].map((name) => [name, read(name)])), { lib: DOM, types: [] },
   ],
+  "the example of Next.js in the README": [{ "route.mts": onNext.slice(onNext.indexOf("\n")) }, { lib: DOM, types: [] }],
   "without the types of the DOM and of Node": [{ "bare-types.ts": read("bare-types.ts") }, { lib: ["es2022", "esnext.disposable"], types: [] }],
   "apps with the libraries that they were written for, and with ours, by `import` and by `require`": [
     { "app.mts": app, "changed.mts": changed, "changed.cts": changed, "redis.mts": onRedis, "redis-changed.mts": changedOnRedis, "redis-changed.cts": changedOnRedis }, APP,

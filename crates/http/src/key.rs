@@ -19,6 +19,7 @@ use crate::answer::problem::invalid_request;
 use crate::head::{Head, NoKeys};
 use crate::response::Response;
 use address::FORWARDED_FOR;
+pub use address::address;
 pub(crate) use address::client_address;
 pub(crate) use find::{FoundKey, find};
 pub(crate) use spelling::other_spellings;

@@ -118,7 +118,7 @@ pub use exchange::{Exchange, Step};
 pub use gateway::upstream_failed;
 pub use head::{BodyError, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys};
 pub use key::token::Verify;
-pub use key::{key_headers, key_of};
+pub use key::{address, key_headers, key_of};
 pub use limited::{Hour, KeysAs, Limited, List, Tally};
 pub use log::{Log, LogSecret, More};
 pub use meter::{AnswerEnd, Meter};

@@ -70,7 +70,7 @@ export function limiterOptions(options) {
  */
 export function middlewareOptions(options, among) {
   const read = known("options", "INVALID_OPTION", options, [
-    "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "skip", "respond", "onError",
+    "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "skip", "respond", "onError", "countPreflight",
   ]);
   const { actual, countIf, ifUnknown } = read;
   if ((actual ?? countIf ?? ifUnknown) !== undefined) {
@@ -78,6 +78,7 @@ export function middlewareOptions(options, among) {
   }
   requireText("options.headers", "INVALID_OPTION", read.headers, OPTIONAL);
   for (const name of ["key", "ip", "skip", "respond", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
+  requireType("options.countPreflight", "INVALID_OPTION", read.countPreflight, "boolean", OPTIONAL);
   if (typeof read.cost !== "function" && read.cost !== undefined) {
     requireType("options.cost", "INVALID_OPTION", read.cost, "number");
     requireWhole("options.cost", "INVALID_OPTION", read.cost, 0, Number.MAX_SAFE_INTEGER);

@@ -2,13 +2,14 @@
 
 mod metering;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use tidegate_gate::{
     Chance, Gateway, JoinedSources, Limits, Operation, Policy, Resolved, Timestamp,
 };
 use tidegate_http::{
-    Exchange, Granted, Head, Keyed, OlderForm, Outcome, Pass, Response, Served, Step,
+    Exchange, Granted, Head, Keyed, OlderForm, Outcome, Pass, Response, Served, Step, address,
     internal_error, key_headers,
 };
 
@@ -51,10 +52,29 @@ pub(crate) fn key_of(
     let all: Vec<_> = names.into_iter().zip(headers).filter(present).collect();
     let header =
         |name: &str| all.iter().find(|header| header.0 == name).map(|(_, value)| value.clone());
-    // a link-local address has a zone, such as fe80::1%eth0, which is a name of this machine's own
-    let (header, client_ip) = (&header, &|| ip.as_deref()?.split('%').next()?.parse().ok());
-    let head = Head { query, header, client_ip, now, ..Head::default() };
-    tidegate_http::key_of(gateway, policy, &head).map_err(|refusal| refused(&refusal))
+    let client_ip = ip.as_deref().and_then(client_address);
+    let found = |client_ip: &dyn Fn() -> Option<IpAddr>| {
+        let head = Head { query, header: &header, client_ip, now, ..Head::default() };
+        tidegate_http::key_of(gateway, policy, &head)
+    };
+    found(&|| client_ip).map_err(|refusal| {
+        // a request that would have a key with an address is the client's mistake only if the address is known
+        let is_ours = client_ip.is_none() && found(&|| Some(Ipv4Addr::UNSPECIFIED.into())).is_ok();
+        refused(&if is_ours { without_address(ip.as_deref()) } else { refusal })
+    })
+}
+
+/// The address of the client. A link-local address has a zone, such as `fe80::1%eth0`, which is a name of this machine's own.
+fn client_address(text: &str) -> Option<IpAddr> {
+    let Some((before, zone)) = text.split_once('%') else { return address(text) };
+    let after = zone.find(']').and_then(|end| zone.get(end..)).unwrap_or_default();
+    address(&format!("{before}{after}"))
+}
+
+fn without_address(found: Option<&str>) -> Response {
+    let found = found.map_or_else(|| "none".to_owned(), |text| format!("{text:?}"));
+    let detail = "the address of the client: expected an address from the framework or from `options.ip`, found ";
+    internal_error(format!("{detail}{found}"))
 }
 
 /// # Errors

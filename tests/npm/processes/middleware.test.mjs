@@ -119,6 +119,15 @@ for (const framework of Object.keys(servers)) {
     assert.deepEqual(await ask(port, { path: "/?token=" }), expected);
   });
 
+  test(`${framework}: a preflight takes nothing, and nothing else passes for one`, async (t) => {
+    const ports = [await start(t, framework, of("api")), await start(t, framework, of("api"), { countPreflight: true })];
+    const preflight = { ...alice, method: "OPTIONS", origin: "https://app.example", "access-control-request-method": "PUT" };
+    for (let time = 0; time < 3; time++) assert.equal((await ask(ports[0], preflight))[0], 200);
+    const others = [{ "x-http-method-override": "PUT" }, { path: "/?_method=PUT" }].map((more) => ({ ...preflight, ...more }));
+    assert.deepEqual([(await ask(ports[0], others[0]))[0], (await ask(ports[0], others[1]))[0], (await ask(ports[0], { ...preflight, method: "GET" }))[0]], [200, 200, 429]);
+    assert.deepEqual([(await ask(ports[1], preflight))[0], (await ask(ports[1], preflight))[0], (await ask(ports[1], preflight))[0]], [200, 200, 429]);
+  });
+
   test(`${framework}: a key and a cost can come from functions`, async (t) => {
     const options = { key: async () => "user:42", cost: () => 7 };
     const port = await start(t, framework, of("named"), options);
@@ -351,7 +360,9 @@ for (const [framework, trust] of [["express", (app) => app.set("trust proxy", 1)
     const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1h", start: "first" }] });
     const port = await serve(t, await servers[framework](limiter, {}, async () => "hello", trust));
     const status = async (address) => (await ask(port, from(address)))[0];
-    assert.deepEqual([await status("192.0.2.1"), await status("192.0.2.2"), await status("192.0.2.1")], [200, 200, 429]);
+    const addresses = ["192.0.2.1", "192.0.2.2", "192.0.2.1:5001", "[2001:db8::7]:5001", "[2001:db8::8]"]; // Azure adds the port
+    assert.deepEqual(await Promise.all(addresses.slice(0, 2).map(status)), [200, 200]);
+    assert.deepEqual([await status(addresses[2]), await status(addresses[3]), await status(addresses[4])], [429, 200, 429]);
   });
 }
 
@@ -389,11 +400,16 @@ test("a value of the wrong type is refused, and the limiter stays as it was", ()
   limiter.free();
 });
 
-test("a link-local address counts without its zone", () => {
+test("a link-local address counts without its zone, and an address that is none is the server's mistake", async (t) => {
   const keyOf = (ip) => of("api").keyOf({ header: () => undefined, query: "", ip });
   assert.equal(typeof keyOf("fe80::fc:ff:fe00:1"), "string");
   assert.equal(keyOf("fe80::fc:ff:fe00:1%eth0"), keyOf("fe80::fc:ff:fe00:1"));
-  for (const wrong of ["%eth0", "fe80::zz%eth0"]) assert.equal(keyOf(wrong).refusal.status, 400);
+  assert.equal(keyOf("[fe80::fc:ff:fe00:1%eth0]:5001"), keyOf("fe80::fc:ff:fe00:1"));
+  for (const wrong of ["%eth0", "fe80::zz%eth0", "", undefined]) assert.equal(keyOf(wrong).refusal.status, 500);
+  const { rateLimit } = await load("tidegate/fetch");
+  const written = t.mock.method(console, "error", () => {});
+  assert.equal((await rateLimit(of("api"), () => {}, { ip: () => undefined })(new Request("http://x/"))).status, 500);
+  assert.match(written.mock.calls[0].arguments[1].message, /^the address of the client: expected .* found none$/);
 });
 
 test("a handler that returns no response, or a network error, keeps no lease", async () => {

@@ -139,19 +139,26 @@ test("Redis is away: the request passes or gets 503, as the policy says", async 
   }
 });
 
-test("without `onError` an outage is written to the console, at most every 10 s", async (t) => {
+test("without `onError` the console is told of an outage once when it begins, whoever finds it, and once when it ends", async (t) => {
   const written = t.mock.method(console, "error", () => {});
   t.mock.timers.enable({ apis: ["Date"], now: NOW_MS });
   const { rateLimit } = await load("tidegate/fetch");
-  const limits = [{ algorithm: "fixed_window", limit: 1, period: "1h" }];
-  const limiter = new RedisLimiter({ limits }, { callBuffer: async () => { throw new Error("READONLY replica"); } });
-  const handle = rateLimit(limiter, () => assert.fail("it is refused"), { key: () => "a" });
-  for (const wanted of [1, 1, 2]) {
-    assert.equal((await handle(new Request("http://localhost/"))).status, 503);
-    assert.equal(written.mock.callCount(), wanted);
+  let isAway = true;
+  const answer = async () => { if (isAway) throw new Error("READONLY replica"); return 0; };
+  const limiter = new RedisLimiter({ limits: [{ algorithm: "fixed_window", limit: 99, period: "1h" }] }, { callBuffer: answer });
+  const handlers = [0, 1].map(() => rateLimit(limiter, () => new Response("hello"), { key: () => "a" }));
+  const statuses = async () => {
+    const found = [];
+    for (const handle of handlers) found.push((await handle(new Request("http://localhost/"))).status);
     t.mock.timers.tick(6_000);
-  }
-  assert.equal(written.mock.calls[0].arguments[1].message, "redis: READONLY replica");
+    return found;
+  };
+  for (let time = 0; time < 8; time++) assert.deepEqual(await statuses(), [503, 503]);
+  isAway = false;
+  for (let time = 0; time < 2; time++) assert.deepEqual(await statuses(), [200, 200]);
+  assert.deepEqual(written.mock.calls.map(({ arguments: all }) => all), [
+    ["tidegate: requests are not decided on, so `on_error` holds: redis: READONLY replica"], ["tidegate: requests are decided on again"],
+  ]);
 });
 
 test("a lease that could not be renewed or released is told, and renewed again", async () => {

@@ -29,8 +29,9 @@ pub(super) fn behind(peer: IpAddr, forwarded: Option<&str>, trusted: &[Network])
     client
 }
 
-/// Some proxies add the port, or write an IPv6 address in brackets.
-fn address(hop: &str) -> Option<IpAddr> {
+/// The address in a text. Some proxies add the port, or write an IPv6 address in brackets.
+#[must_use]
+pub fn address(hop: &str) -> Option<IpAddr> {
     let with_port = || hop.parse().ok().map(|hop: SocketAddr| hop.ip());
     let bare = hop.strip_prefix('[').and_then(|hop| hop.strip_suffix(']')).unwrap_or(hop);
     bare.parse().ok().or_else(with_port).map(|hop: IpAddr| hop.to_canonical())

@@ -22,11 +22,11 @@ export { soon } from "./limiting.js";
 export function limiting(limiters, options = {}, facts) {
   /** @type {MiddlewareOptions & { __proto__?: null }} */
   const own = { __proto__: null, ...options };
-  const { skip, respond } = own;
+  const { skip, respond, countPreflight } = own;
   const decide = typeof limiters === "function" ? limitingByChoice(limiters, options, facts) : limitingBy(limiters, options, facts);
   return async (...request) => {
     try {
-      if (await skip?.(...request)) return SKIPPED;
+      if (await skip?.(...request) || (countPreflight !== true && isPreflight(facts(...request)))) return SKIPPED;
       const said = await decide(...request);
       return respond === undefined ? said : await responded(said, respond, request);
     } catch (error) {
@@ -37,6 +37,21 @@ export function limiting(limiters, options = {}, facts) {
 
 /** @type {Said} */
 const SKIPPED = { headers: [], refusal: undefined, held: undefined, granted: undefined };
+
+/** The fields by which a server may take a request for one of another method. */
+const OVERRIDES = ["x-http-method-override", "x-http-method", "x-method-override"].flatMap((name) => [name, name.replaceAll("-", "_")]);
+
+/**
+ * Whether a browser asks if a page may send a request. Such a request is free, so nothing that a server takes for another one may pass
+ * for it. The gateway goes by the same rule.
+ *
+ * @type {(facts: Facts) => boolean}
+ */
+function isPreflight({ method, header, query }) {
+  if (method !== "OPTIONS" || !["origin", "access-control-request-method"].every((name) => header(name) !== undefined)) return false;
+  const hasBody = (header("content-length") ?? "0") !== "0" || header("transfer-encoding") !== undefined;
+  return !hasBody && !query.includes("_method") && OVERRIDES.every((name) => header(name) === undefined);
+}
 
 /** @type {(limiters: Limiters, options: MiddlewareOptions, facts: (...request: any[]) => Facts) => Decide} */
 function limitingBy(limiters, options, facts) {
@@ -83,11 +98,24 @@ async function responded(said, respond, request) {
   try {
     /** @type {Partial<Told>} */
     const told = { headers, refusal, ...await respond({ headers, refusal }, ...request) };
-    return { ...said, headers: told.headers ?? headers, refusal: refusal && (told.refusal ?? refusal) };
+    const [given, shown] = [told.headers ?? headers, refusal && (told.refusal ?? refusal)];
+    return { ...said, headers: shown?.body === refusal?.body ? given : ofOwnBody(given, headers), refusal: shown };
   } catch (error) {
     said.held?.done(2);
     throw error;
   }
+}
+
+/**
+ * The headers of a body that is not ours. Our body's type does not hold for it, so it needs one of its own.
+ *
+ * @type {(given: Admission["headers"], ours: Admission["headers"]) => Admission["headers"]}
+ */
+function ofOwnBody(given, ours) {
+  /** @type {(field: readonly [name: string, value: string]) => boolean} */
+  const isType = ([name]) => name.toLowerCase() === "content-type";
+  const kept = given.filter((field) => !(isType(field) && ours.includes(field)));
+  return kept.some(isType) ? kept : [...kept, ["content-type", "text/plain; charset=utf-8"]];
 }
 
 /**

@@ -16,11 +16,14 @@ export type Limited<Request> = Request & {
   rateLimit?: Granted;
 };
 
+/** A class of the runtime, for a handler whose types say nothing of it. */
+type OfRuntime<Name extends string> = typeof globalThis extends { [name in Name]: { prototype: infer Made } } ? Made : any;
+
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are
  * addresses.
  */
-export function rateLimit<Request, Rest extends unknown[], Response>(
+export function rateLimit<Request = OfRuntime<"Request">, Rest extends unknown[] = unknown[], Response = OfRuntime<"Response">>(
   limiter: Limiters | LimitersOf<[request: Request, ...rest: Rest]>,
   handler: (request: Limited<Request>, ...rest: Rest) => Response | Promise<Response>,
   options?: MiddlewareOptions<[request: Request, ...rest: Rest]>,

@@ -1,10 +1,10 @@
 // A limiter and what its middleware asks it.
 import { kindOf } from "./kind.js";
-import { MemoryStore } from "./store.js";
+import { MemoryStore, undecided } from "./store.js";
 
 /** @import { Granted } from "./options.js" */
 /** @import { Admission, AnyLimiter, KeyOf, MiddlewareOptions, Store } from "./options.js" */
-/** @typedef {{ header: (name: string) => string | undefined, query: string, ip?: string }} Facts */
+/** @typedef {{ method: string, header: (name: string) => string | undefined, query: string, ip?: string }} Facts */
 /** @typedef {0 | 1 | 2} End 0 if a response came whole, 1 if it broke off, 2 if there was none */
 /** @typedef {{ answered: (status: number, header: (name: string) => unknown) => boolean, push: (bytes: Uint8Array) => void, finish: (end: End) => number, free: () => void }} Meter */
 /** @typedef {{ begin: (units: number) => Meter }} Metering */
@@ -20,8 +20,6 @@ export class Limiting {
   /** @type {Store} */
   #store;
   #metering;
-  /** Until when an outage is not written to the console. */
-  #quietUntil = 0;
 
   /**
    * @param {AnyLimiter} limiter
@@ -52,7 +50,10 @@ export class Limiting {
   async keyOf(request) {
     const { key, ip } = this.#options;
     const chosen = await key?.(...request);
-    return chosen === undefined ? this.#limiter.keyOf(read(this.#facts, ip, request)) : keyText(chosen);
+    const found = chosen === undefined ? this.#limiter.keyOf(read(this.#facts, ip, request)) : keyText(chosen);
+    // the server does not know the client's address, which is no mistake of the client
+    if (typeof found !== "string" && found.refusal?.status === 500) this.#tell(new Error(JSON.parse(found.refusal.body).detail));
+    return found;
   }
 
   /**
@@ -71,7 +72,7 @@ export class Limiting {
    * @type {(key: string, units: number | undefined) => Promise<Said>}
    */
   async ask(key, units) {
-    const { headers, onError } = this.#options;
+    const { headers } = this.#options;
     /** @type {Parameters<Store["check"]>[1]} */
     const asked = { cost: units, headers };
     if (this.isMetered) asked.reserves = true;
@@ -80,22 +81,27 @@ export class Limiting {
     const answer = await this.#store.check(key, asked);
     const said = { ...NOTHING, ...answer };
     if (!Array.isArray(said.headers)) throw new TypeError(`\`store\`: expected an answer with an array of \`headers\`, found ${kindOf(answer)}`);
-    if (said.degraded !== undefined) this.#reportOutage(said.degraded);
+    if (said.degraded !== undefined) this.#tell(undecided(said.degraded));
+    else if (Date.now() > (away.get(this.#limiter) ?? Infinity)) {
+      away.delete(this.#limiter);
+      console.error("tidegate: requests are decided on again");
+    }
     const meter = said.reservation && this.#metering?.begin(said.reservation.units);
-    return { ...said, held: said.lease || meter ? hold(this.#store, key, said, meter, onError) : undefined };
+    return { ...said, held: said.lease || meter ? hold(this.#store, key, said, meter, this.#tell) : undefined };
   }
 
   /**
-   * Says why nobody has decided: to `onError` each time, to the console at most every 10 s.
+   * Takes note of an error. The console is told of an outage once, whichever middleware of the limiter has found it.
    *
-   * @type {(why: string) => void}
+   * @type {(error: any) => void}
    */
-  #reportOutage(why) {
+  #tell = (error) => {
     const { onError } = this.#options;
-    if (onError === undefined && Date.now() < this.#quietUntil) return;
-    this.#quietUntil = Date.now() + 10_000;
-    report(onError, new Error(why));
-  }
+    if (onError !== undefined || error?.code !== "UNAVAILABLE") return void report(onError, error);
+    const isNew = !away.has(this.#limiter);
+    away.set(this.#limiter, Date.now() + QUIET_MS);
+    if (isNew) console.error(`tidegate: requests are not decided on, so \`on_error\` holds: ${error.message}`);
+  };
 
   /**
    * Gives back what a request was granted. Whether that succeeds does not change the answer.
@@ -107,10 +113,19 @@ export class Limiting {
     try {
       await this.#store.giveBack?.(key, said);
     } catch (error) {
-      await report(this.#options.onError, error);
+      this.#tell(error);
     }
   }
 }
+
+/**
+ * The limiters that cannot decide, and until when good answers do not end their outage: while one of several masters of Redis is away,
+ * good and bad answers alternate.
+ *
+ * @type {WeakMap<AnyLimiter, number>}
+ */
+const away = new WeakMap();
+const QUIET_MS = 1_000;
 
 /**
  * The fields of an answer, so that what it lacks is not looked for in its prototype.
@@ -177,9 +192,9 @@ function invalidKey(expected, found) {
   };
 }
 
-/** @type {(facts: (...request: any[]) => Facts, ip: MiddlewareOptions["ip"], request: any[]) => Facts} */
+/** @type {(facts: (...request: any[]) => Facts, ip: MiddlewareOptions["ip"], request: any[]) => Omit<Facts, "method">} */
 function read(facts, ip, request) {
-  const found = facts(...request);
+  const { method: _, ...found } = facts(...request);
   if (ip === undefined) return found;
   /** @type {any} */
   const address = ip(...request);
@@ -191,9 +206,9 @@ function read(facts, ip, request) {
 /**
  * Renews a lease until `done` releases it, or until the time `renewUntil`. `done` commits a reservation, which releases the lease too.
  *
- * @type {(store: Store, key: string, said: Admission, meter: Meter | undefined, onError: MiddlewareOptions["onError"]) => Held}
+ * @type {(store: Store, key: string, said: Admission, meter: Meter | undefined, tell: (error: unknown) => void) => Held}
  */
-function hold(store, key, { lease, reservation }, meter, onError) {
+function hold(store, key, { lease, reservation }, meter, tell) {
   /** @type {any} Node has `unref` here, browsers have not */
   let timer;
   let isHeld = true;
@@ -206,7 +221,7 @@ function hold(store, key, { lease, reservation }, meter, onError) {
     if (Date.now() > held.renewUntil) return; // the lease ends by its time to live
     const renewed = async () => store.renew(key, lease?.name ?? "");
     renewed().then((live) => live && isHeld && wait(), (error) => {
-      report(onError, error);
+      tell(error);
       if (isHeld) wait();
     });
   };
@@ -233,7 +248,7 @@ function hold(store, key, { lease, reservation }, meter, onError) {
         meter.free();
         await store.commit?.(key, reservation.id, units);
       };
-      ended().catch((error) => report(onError, error));
+      ended().catch(tell);
     },
   };
   wait();

@@ -92,10 +92,11 @@ function pairsOf(fields) {
 
 /** @type {(request: any) => import("./limiting.js").Facts} */
 export function nodeFacts(request) {
-  const { headers } = request;
+  const { method, headers } = request;
   const target = request.originalUrl ?? request.url; // a router of Express removes its own path from `url`
   const start = target.indexOf("?");
   return {
+    method,
     header: (name) => (Object.hasOwn(headers, name) ? String(headers[name]) : undefined),
     query: start < 0 ? "" : target.slice(start + 1),
     ip: request.socket?.remoteAddress,

@@ -35,11 +35,16 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
   store?: Store | readonly (Store | undefined)[];
   /** Whether a request passes without being counted, and without headers. */
   skip?: (...request: Request) => boolean | Promise<boolean>;
-  /** Changes what the client is told: the headers of any response, and the status and the body of a refusal. Returns what it changes. */
+  /** Whether preflights of browsers count. Default: they pass as if skipped. */
+  countPreflight?: boolean;
+  /**
+   * Changes what the client is told: the headers of any response, and the status and the body of a refusal. Returns what it changes. A
+   * body of yours is `text/plain` unless you return its `content-type`, too.
+   */
   respond?: (told: Told, ...request: Request) => Partial<Told> | undefined | void | Promise<Partial<Told> | undefined | void>;
   /**
-   * Takes note of a lease that could not be renewed or released, and of each request on which the store or the server
-   * has not decided. Default: `console.error`, for such requests at most every 10 s.
+   * Takes note of a lease that could not be renewed or released, of a request whose address the server does not know, and of each request
+   * on which the store or the server has not decided. Default: `console.error`; of an outage a line when it begins and one when it ends.
    */
   onError?: (error: unknown) => void;
 }
@@ -123,10 +128,13 @@ export type Term = number | ({
 /** A sum of up to 8 terms. */
 export type Terms = Term | Term[];
 
+/** A status, or a range of them. */
+type Statuses = number | `${number}-${number}`;
+
 /** The responses that count. */
 export type CountIf = {
   /** Statuses and ranges of them, such as `[401, "500-599"]`. */
-  status: number | string | (number | string)[];
+  status: Statuses | Statuses[];
 } | {
   /** A header that the response has. */
   header: string;

@@ -44,6 +44,9 @@ export class MemoryStore {
  * @type {(answer: any) => any}
  */
 function certain(answer) {
-  if (Object.hasOwn(answer, "degraded")) throw new Error(answer.degraded);
+  if (Object.hasOwn(answer, "degraded")) throw undecided(answer.degraded);
   return answer;
 }
+
+/** @type {(why: string) => Error} */
+export const undecided = (why) => Object.assign(new Error(why), { code: "UNAVAILABLE" });

@@ -2,8 +2,8 @@
 import { soon } from "./core.js";
 
 /** @type {(request: Request) => import("./limiting.js").Facts} */
-export function fetchFacts({ url, headers }) {
-  return { header: (name) => headers.get(name) ?? undefined, query: new URL(url).search.slice(1) };
+export function fetchFacts({ method, url, headers }) {
+  return { method, header: (name) => headers.get(name) ?? undefined, query: new URL(url).search.slice(1) };
 }
 
 /**
