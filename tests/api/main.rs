@@ -25,7 +25,9 @@ mod policies;
 mod repeated;
 mod revisions;
 mod same;
-mod soak;
+mod soak {
+    mod everything;
+}
 mod storage;
 mod surface;
 mod together;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::local::RedisCluster;
 
-use crate::redis::{ask, process_id};
+use super::redis::{ask, process_id};
 use crate::world::{DEADLINE, LIMIT, PATIENT, Row, World, signal};
 
 /// The masters, each of which has an equal part of the slots.

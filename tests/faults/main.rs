@@ -6,10 +6,8 @@
 #[path = "../redis/certificates.rs"]
 #[expect(dead_code, reason = "no server demands a certificate here")]
 mod certificates;
-mod cluster;
-mod host;
+mod everything;
 #[path = "../redis/proxy.rs"]
 #[expect(dead_code, reason = "the tests of the store have more faults of the network")]
 mod proxy;
-mod redis;
 mod world;

@@ -154,9 +154,9 @@ macro_rules! on_every_server {
         mod on_redis {
             $($(#[test] fn $test() { super::$module::$test(&$crate::redis($policies)); })*)*
         }
-        mod on_a_cluster {
+        mod everything {
             #[test]
-            fn each_of_them() {
+            fn on_a_cluster() {
                 let cluster = $crate::a_cluster();
                 $($(
                     println!("{}", stringify!($test));

@@ -9,8 +9,8 @@ use tidegate_tests::file;
 
 use super::super::certificates::{Authority, Demand, VALID};
 use super::super::load::holds;
-use super::super::users::{documented, set_user};
 use super::super::{NOW, ask, bucket, on, within};
+use crate::on_each_server::users::{documented, set_user};
 
 /// One master with all slots is a Cluster.
 async fn give_all_slots(server: &RedisServer) {

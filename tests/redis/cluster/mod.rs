@@ -1,11 +1,7 @@
 //! A Redis Cluster of real nodes: many keys, slots that move, masters that are lost.
 
-mod across;
-mod failover;
-mod logins;
+pub mod logins;
 mod outage;
-mod resharding;
-mod slots;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,25 +16,25 @@ use super::{NOW, ask, on, policy, process_id, signal, within};
 
 /// How long a master may be silent until its replica takes over, from when a test is about that. Before, a busy machine would
 /// lose one.
-const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+pub const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn masters() -> RedisCluster {
+pub fn masters() -> RedisCluster {
     RedisCluster::start(3, false).unwrap()
 }
 
-fn store(cluster: &RedisCluster) -> Redis {
+pub fn store(cluster: &RedisCluster) -> Redis {
     Redis::new(&cluster.url(), within(Duration::from_secs(10))).unwrap()
 }
 
 /// The slot of a key's records, and the index of the master that a new Cluster of three gives it to.
-async fn slot(cluster: &RedisCluster, key: &Resolved) -> (u16, usize) {
+pub async fn slot(cluster: &RedisCluster, key: &Resolved) -> (u16, usize) {
     let name = blob::partition_name(key.policy(), key.key());
     let slot: u16 = ask(&cluster.nodes()[0], &[b"CLUSTER", b"KEYSLOT", name.as_bytes()]).await;
     (slot, usize::from(slot / 16_384_u16.div_ceil(3)))
 }
 
 /// How often each command was executed since the start, the commands of scripts included.
-async fn commands(server: &RedisServer) -> HashMap<String, u64> {
+pub async fn commands(server: &RedisServer) -> HashMap<String, u64> {
     let told: String = ask(server, &[b"INFO", b"commandstats"]).await;
     let lines =
         told.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));

@@ -7,9 +7,9 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 use tidegate_tests::file;
 
-use super::host::Host;
-use super::proxy::Proxy;
-use super::{NOW, ask, bucket, on, within};
+use crate::host::Host;
+use crate::proxy::Proxy;
+use crate::{NOW, ask, bucket, on, within};
 
 /// The rules of the user `tidegate` in docs/operations.md, with the password `secret`.
 pub fn documented() -> Vec<String> {

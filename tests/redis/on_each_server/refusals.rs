@@ -7,7 +7,7 @@ use tidegate::gate::{Policy, Timestamp};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 
-use super::{NOW, ask, futures, on, policy, store};
+use crate::{NOW, ask, futures, on, policy, store};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1_000_000);
 

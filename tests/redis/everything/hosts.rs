@@ -14,7 +14,7 @@ use tidegate::local::RedisServer;
 use tidegate_tests::HostProcess;
 use ureq::Agent;
 
-use super::{process_id, signal};
+use crate::{process_id, signal};
 
 const CAPACITY: u64 = 200;
 /// So few that callers on a slow machine exhaust the key, too.

@@ -7,11 +7,11 @@ use tidegate::gate::Resolved;
 use tidegate::local::RedisCluster;
 use tidegate::store::Redis;
 
-use super::super::load::{Load, holds};
-use super::super::users::set_user;
-use super::super::{NOW, ask, on, policy, within};
-use super::logins::in_a_cluster;
-use super::{commands, masters, slot, store};
+use crate::cluster::logins::in_a_cluster;
+use crate::cluster::{commands, masters, slot, store};
+use crate::load::{Load, holds};
+use crate::on_each_server::users::set_user;
+use crate::{NOW, ask, on, policy, within};
 
 /// A slot on its way from one master to another one.
 pub struct Move<'c> {

@@ -3,7 +3,7 @@
 use tidegate::gate::{Policy, blob};
 use tidegate::local::{RedisServer, at_a_port};
 
-use super::super::ask;
+use crate::ask;
 
 const KEYS: [&str; 10] =
     ["acme/bob", "a}b/c", "a}c/c", "{", "}", "{}", "}{/x", "{a}/b", "é}/ü", "a%7Db/c"];

@@ -7,10 +7,10 @@ use tidegate::gate::Policy;
 use tidegate::local::RedisCluster;
 use tidegate::store::{Redis, StoreError};
 
-use super::super::load::{Load, holds, limits};
-use super::super::{NOW, ask, on, raw};
-use super::resharding::Move;
-use super::{commands, masters, slot, store};
+use crate::cluster::{commands, masters, slot, store};
+use crate::everything::resharding::Move;
+use crate::load::{Load, holds, limits};
+use crate::{NOW, ask, on, raw};
 
 /// Asks for `cost` units of each key at once, and returns the units that each key has left.
 async fn ask_all(
@@ -120,7 +120,7 @@ async fn without_memory_what_writes_nothing_is_answered() {
     for node in cluster.nodes() {
         let _: () = ask(node, &[b"CONFIG", b"SET", b"maxmemory", b"1"]).await;
     }
-    let fresh = super::store(&cluster);
+    let fresh = crate::cluster::store(&cluster);
     fresh.ping().await.unwrap(); // it knows the masters, so its first call is one over slots
     for left in ask_all(&fresh, keys.clone(), 0).await {
         assert_eq!(left.unwrap(), 999_999);

@@ -8,9 +8,9 @@ use futures_util::future::join_all;
 use tidegate::local::{RedisCluster, RedisServer};
 use tidegate::store::{Redis, StoreError};
 
-use super::super::load::{Load, holds};
-use super::super::{MARGIN, NOW, ask, on, process_id, signal, within};
-use super::{NODE_TIMEOUT, masters, slot, store};
+use crate::cluster::{NODE_TIMEOUT, masters, slot, store};
+use crate::load::{Load, holds};
+use crate::{MARGIN, NOW, ask, on, process_id, signal, within};
 
 const DEADLINE: Duration = Duration::from_millis(250);
 

@@ -3,7 +3,7 @@
 use tidegate::gate::{Resolved, Timestamp, Transaction};
 use tidegate::local::RedisServer;
 
-use super::{NOW, ask, bucket, on, policy, store};
+use crate::{NOW, ask, bucket, on, policy, store};
 
 fn names(resolved: &Resolved) -> Vec<String> {
     let mut transaction = Transaction::default();
@@ -28,14 +28,14 @@ async fn no_write_shortens_the_time_that_redis_keeps_a_state() {
     assert!(four > 2 * one, "{four} ms after {one} ms: more units take longer to come back");
     // much later, almost all units are back
     let later = Timestamp(NOW.0 + 3_000_000_000 * 4 / 5);
-    for other in [&store, &super::store(&server)] {
+    for other in [&store, &crate::store(&server)] {
         assert!(other.operate(&k, later, 1).await.unwrap().decision.is_allowed());
         let kept = ttl(&server, name).await;
         assert!((four - 60_000..=four).contains(&kept), "{kept} ms, {four} ms before");
     }
     // a state that somebody made permanent expires again
     let _: () = ask(&server, &[b"PERSIST", name.as_bytes()]).await;
-    let other = super::store(&server);
+    let other = crate::store(&server);
     assert!(other.operate(&k, later, 1).await.unwrap().decision.is_allowed());
     assert!(ttl(&server, name).await > 0);
 }

@@ -1,0 +1,5 @@
+//! What takes long: processes that die, masters that are lost, slots that move.
+
+mod failover;
+mod hosts;
+pub mod resharding;
