@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tidegate::local::RedisCluster;
+use tidegate_tests::until;
 
 use super::redis::{ask, process_id};
-use crate::world::{DEADLINE, LIMIT, PATIENT, Row, World, signal};
+use crate::world::{LIMIT, Row, patient, signal, world};
 
 /// The masters, each of which has an equal part of the slots.
 const MASTERS: u16 = 3;
@@ -26,7 +27,7 @@ fn slot(cluster: &RedisCluster, policy: &str) -> (u16, usize) {
 #[test]
 fn a_master_is_lost() {
     let cluster = RedisCluster::start(MASTERS, true).unwrap();
-    let world = World::new(2, &["--redis", &cluster.url()]);
+    let world = world(2, &["--redis", &cluster.url()]);
     let (_, master) = slot(&cluster, "closed");
     let recovered = world.run(|world| {
         cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
@@ -45,13 +46,13 @@ fn a_master_is_lost() {
         began.elapsed()
     });
     let fault = "a master of a Cluster was lost";
-    Row { fault, bound: LIMIT + UNDER_WAY, recovered, deadline: DEADLINE }.check(&world);
+    Row { fault, bound: LIMIT + UNDER_WAY, recovered }.check(&world);
 }
 
 #[test]
 fn slots_move() {
     let cluster = RedisCluster::start(MASTERS, false).unwrap();
-    let world = World::patient(2, &["--redis", &cluster.url()]);
+    let world = patient(2, &["--redis", &cluster.url()]);
     let slots = ["closed", "open"].map(|policy| slot(&cluster, policy));
     let recovered = world.run(|world| {
         for turn in 0..6 {
@@ -62,7 +63,7 @@ fn slots_move() {
         world.until_all_decide()
     });
     let fault = "slots of a Cluster moved twelve times";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open), (0, 0), "{heard:?}");
 }
 
@@ -93,8 +94,5 @@ fn carry(cluster: &RedisCluster, slot: u16, from: usize) {
         let line = told.lines().find(|line| line.starts_with("cluster_current_epoch:"));
         line.unwrap().to_owned()
     };
-    let began = Instant::now();
-    while (1..3).any(|node| epoch(node) != epoch(0)) {
-        assert!(began.elapsed() < Duration::from_secs(30));
-    }
+    until("all know the move", || (1..3).all(|node| epoch(node) == epoch(0)));
 }

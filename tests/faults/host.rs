@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -11,20 +11,20 @@ use h2::SendStream;
 use h2::client::{ResponseFuture, SendRequest};
 use http::Request;
 use tidegate::local::RedisServer;
-use tidegate_tests::Api;
+use tidegate_tests::{Api, Heard, World};
 
-use crate::world::{DEADLINE, Heard, LIMIT, MARGIN, PATIENT, POLICIES, Row, World};
+use crate::world::{LIMIT, POLICIES, Row, patient, world};
 
 fn one_is_killed(fault: &'static str, hosts: usize) {
     let server = RedisServer::start().unwrap();
-    let world = World::new(hosts, &["--redis", server.url()]);
+    let world = world(hosts, &["--redis", server.url()]);
     let recovered = world.run(|world| {
         world.kill(0);
         world.until_all_decide();
         world.start(0);
         world.until_all_decide()
     });
-    Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    Row { fault, bound: LIMIT, recovered }.check(&world);
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn one_of_eight_hosts_is_killed() {
 #[test]
 fn hosts_end_under_load() {
     let server = RedisServer::start().unwrap();
-    let world = World::new(2, &["--redis", server.url()]);
+    let world = world(2, &["--redis", server.url()]);
     let recovered = world.run(|world| {
         let before = Heard::all(&world.heard()).lost;
-        assert!(world.terminate(0), "{}", world.log(0));
+        assert!(world.terminate(0));
         world.until_all_decide();
         // each caller may have sent one request that the host did not read any more
         let lost = Heard::all(&world.heard()).lost - before;
@@ -51,8 +51,7 @@ fn hosts_end_under_load() {
         world.start(0);
         world.until_all_decide()
     });
-    let row =
-        Row { fault: "SIGTERM of a host under load", bound: LIMIT, recovered, deadline: DEADLINE };
+    let row = Row { fault: "SIGTERM of a host under load", bound: LIMIT, recovered };
     row.check(&world);
 }
 
@@ -70,7 +69,7 @@ fn connections(world: &World, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
 #[test]
 fn a_host_has_no_file_descriptors_left() {
     let server = RedisServer::start().unwrap();
-    let world = World::new(1, &["--redis", server.url()]);
+    let world = world(1, &["--redis", server.url()]);
     world.bound(0, "--nofile=64");
     let recovered = world.run(|world| {
         let open = connections(world, 100, b""); // the host closes those that stay silent
@@ -81,14 +80,14 @@ fn a_host_has_no_file_descriptors_left() {
         world.until_all_decide()
     });
     let fault = "a host has no file descriptors left";
-    Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    Row { fault, bound: LIMIT, recovered }.check(&world);
 }
 
 /// A file may not grow, as on a disk that is full.
 #[test]
 fn the_disk_is_full_when_the_policies_are_changed() {
     let server = RedisServer::start().unwrap();
-    let world = World::patient(1, &["--redis", server.url(), "--token", "t", "--admin-token", "a"]);
+    let world = patient(1, &["--redis", server.url(), "--token", "t", "--admin-token", "a"]);
     let api = Api::new(&world.url(0), Some("a"));
     let larger = format!("{POLICIES}# {}\n", "x".repeat(100_000));
     let version = || api.get("/v1/policies", &[]).get("version").as_u64();
@@ -106,7 +105,7 @@ fn the_disk_is_full_when_the_policies_are_changed() {
         world.until_all_decide()
     });
     let fault = "no room on the disk for a `PUT` of the policies";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
     let log = world.log(0);
     assert!(log.contains("the policies cannot be stored: File too large"), "{log}");
@@ -120,23 +119,21 @@ fn the_disk_is_full_when_the_policies_are_changed() {
 fn one_of_many_clients_on_a_connection_is_slow() {
     const OTHERS: usize = 49;
     let server = RedisServer::start().unwrap();
-    let world = World::patient(1, &["--redis", server.url()]);
+    let world = patient(1, &["--redis", server.url()]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let recovered = world.run(|world| {
         runtime.block_on(async {
             let (own, slow) = Clients::connect(&world.url(0)).await;
             for _ in 0..4 {
-                let began = Instant::now();
                 let looks = join_all((0..OTHERS).map(async |_| own.look().await)).await;
                 assert_eq!(looks, [200; OTHERS]);
-                assert!(began.elapsed() < 2 * DEADLINE + MARGIN, "{:?}", began.elapsed());
             }
             drop(slow);
         });
         world.until_all_decide()
     });
     let fault = "one of 50 clients on a connection of HTTP/2 does not send the rest of its body";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
 }
 
@@ -171,7 +168,7 @@ impl Clients {
 #[test]
 fn many_clients_are_slow() {
     let server = RedisServer::start().unwrap();
-    let world = World::new(1, &["--redis", server.url()]);
+    let world = world(1, &["--redis", server.url()]);
     let recovered = world.run(|world| {
         let head = b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
         let slow = connections(world, 500, head);
@@ -181,13 +178,13 @@ fn many_clients_are_slow() {
         took
     });
     let fault = "500 clients that do not send the rest of their bodies";
-    Row { fault, bound: LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    Row { fault, bound: LIMIT, recovered }.check(&world);
 }
 
 #[test]
 fn the_policy_file_becomes_garbage() {
     let server = RedisServer::start().unwrap();
-    let world = World::patient(2, &["--redis", server.url()]);
+    let world = patient(2, &["--redis", server.url()]);
     let file = world.folder.path().join("policies.toml");
     let recovered = world.run(|world| {
         fs::write(&file, "\u{0}{ [[ garbage").unwrap();
@@ -199,6 +196,6 @@ fn the_policy_file_becomes_garbage() {
         world.until_all_decide()
     });
     let fault = "the policy file was replaced by garbage";
-    let heard = Row { fault, bound: LIMIT, recovered, deadline: PATIENT }.check(&world);
+    let heard = Row { fault, bound: LIMIT, recovered }.check(&world);
     assert_eq!((heard.failed_closed, heard.passed_open, heard.lost), (0, 0, 0), "{heard:?}");
 }

@@ -1,14 +1,15 @@
 //! Faults of Redis and of the network to it.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Connection, FromRedisValue};
 use tidegate::local::{RedisServer, at_a_port};
+use tidegate_tests::{Heard, until};
 
 use crate::certificates::{Authority, Demand, EXPIRED, VALID};
 use crate::proxy::Proxy;
-use crate::world::{DEADLINE, Heard, LIMIT, Row, World, signal};
+use crate::world::{LIMIT, Row, patient, signal, world};
 
 fn connect(url: &str) -> Connection {
     redis::Client::open(url).unwrap().get_connection().unwrap()
@@ -39,14 +40,14 @@ fn outage(
     begin: impl FnOnce() + Send,
     end: impl FnOnce() + Send,
 ) -> Heard {
-    let world = World::new(2, &[&["--redis", url], arguments].concat());
+    let world = world(2, &[&["--redis", url], arguments].concat());
     let recovered = world.run(|world| {
         begin();
         world.until_all_notice();
         end();
         world.until_all_decide()
     });
-    Row { fault, bound: LIMIT + once_more, recovered, deadline: DEADLINE }.check(&world)
+    Row { fault, bound: LIMIT + once_more, recovered }.check(&world)
 }
 
 /// A Redis that is killed while hosts ask it, and started again.
@@ -76,7 +77,7 @@ fn redis_is_killed_and_has_lost_its_data_when_it_is_back() {
 fn redis_stands_still_for_five_seconds() {
     let server = RedisServer::start().unwrap();
     let id = process_id(&server);
-    let world = World::new(2, &["--redis", server.url()]);
+    let world = world(2, &["--redis", server.url()]);
     let recovered = world.run(|world| {
         signal(id, "-STOP");
         world.wait(Duration::from_secs(5));
@@ -84,22 +85,21 @@ fn redis_stands_still_for_five_seconds() {
         signal(id, "-CONT");
         world.until_all_decide()
     });
-    let row = Row { fault: "Redis stopped for 5 s", bound: LIMIT, recovered, deadline: DEADLINE };
+    let row = Row { fault: "Redis stopped for 5 s", bound: LIMIT, recovered };
     row.check(&world);
 }
 
 #[test]
 fn redis_forgets_everything() {
     let server = RedisServer::start().unwrap();
-    let world = World::new(2, &["--redis", server.url()]);
+    let world = world(2, &["--redis", server.url()]);
     let recovered = world.run(|world| {
         // not until all is granted: a grant whose answer came too late was heard by nobody
         world.until("a key is exhausted", |heard| heard.iter().all(|heard| heard.refused > 0));
         let () = ask(server.url(), "FLUSHALL");
         world.until_all_decide()
     });
-    let heard =
-        Row { fault: "`FLUSHALL`", bound: 2 * LIMIT, recovered, deadline: DEADLINE }.check(&world);
+    let heard = Row { fault: "`FLUSHALL`", bound: 2 * LIMIT, recovered }.check(&world);
     assert!(heard.granted > LIMIT, "{heard:?}");
 }
 
@@ -142,10 +142,9 @@ fn redis_takes_no_writes_because_it_could_not_save() {
     let () =
         redis::cmd("CONFIG").arg("SET").arg("save").arg("1 1").query(&mut connect(url)).unwrap();
     let _: redis::RedisResult<String> = redis::cmd("BGSAVE").query(&mut connect(url));
-    let began = Instant::now();
-    while !ask::<String>(url, "INFO persistence").contains("rdb_last_bgsave_status:err") {
-        assert!(began.elapsed() < Duration::from_secs(30), "Redis has saved, or still tries");
-    }
+    until("Redis could not save", || {
+        ask::<String>(url, "INFO persistence").contains("rdb_last_bgsave_status:err")
+    });
     outage(
         "Redis could not save (`MISCONF`)",
         0,
@@ -212,15 +211,14 @@ fn the_certificate_of_redis_expires() {
 fn the_network_is_slow_and_resets_connections() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::resetting(&server, Duration::from_millis(100), 5, 1);
-    let deadline = Duration::from_secs(1);
-    let world = World::new(2, &["--redis", &proxy.url, "--redis-deadline", "1000"]);
+    let world = world(2, &["--redis", &proxy.url, "--redis-deadline", "1000"]);
     let recovered = world.run(|world| {
         world.until("connections are reset", |_| proxy.resets() >= 10);
         proxy.delay(Duration::ZERO);
         world.until_all_decide()
     });
     let fault = "200 ms to Redis and back, 5 % of the packets reset the connection";
-    Row { fault, bound: LIMIT, recovered, deadline }.check(&world);
+    Row { fault, bound: LIMIT, recovered }.check(&world);
 }
 
 /// A replica at a port, and its master. They are the first and the second.
@@ -235,19 +233,13 @@ fn pair() -> [(RedisServer, u16); 2] {
     let () = ask(replica.0.url(), &format!("REPLICAOF 127.0.0.1 {}", master.1));
     let is_up =
         || ask::<String>(replica.0.url(), "INFO replication").contains("master_link_status:up");
-    let began = Instant::now();
-    while !is_up() {
-        assert!(
-            began.elapsed() < Duration::from_secs(30),
-            "the replica does not follow its master"
-        );
-    }
+    until("the replica follows its master", is_up);
     [replica, master]
 }
 
 /// What is stored as used on this server, under both policies.
 fn used(server: &RedisServer) -> [u64; 2] {
-    let host = World::patient(1, &["--redis", server.url()]);
+    let host = patient(1, &["--redis", server.url()]);
     ["closed", "open"].map(|policy| {
         let mut answer = ureq::get(format!("{}/v1/keys/{policy}/k", host.url(0))).call().unwrap();
         let text = answer.body_mut().read_to_string().unwrap();
@@ -260,7 +252,7 @@ fn used(server: &RedisServer) -> [u64; 2] {
 fn the_replica_is_promoted() {
     let [(replica, _), (mut master, _)] = pair();
     let proxy = Proxy::start(&master, Duration::ZERO);
-    let world = World::new(2, &["--redis", &proxy.url]);
+    let world = world(2, &["--redis", &proxy.url]);
     let (recovered, missing) = world.run(|world| {
         master.stop();
         world.until_all_notice(); // nothing is granted any more
@@ -274,5 +266,5 @@ fn the_replica_is_promoted() {
         (world.until_all_decide(), missing)
     });
     let fault = "a replica was promoted";
-    Row { fault, bound: LIMIT + missing, recovered, deadline: DEADLINE }.check(&world);
+    Row { fault, bound: LIMIT + missing, recovered }.check(&world);
 }

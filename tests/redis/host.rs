@@ -1,11 +1,10 @@
 //! A process of `tidegate serve` on a Redis, with its log.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tidegate_tests::{Api, HostProcess, Reply, command_in};
+use tidegate_tests::{Api, HostProcess, Reply, command_in, until};
 
 const POLICIES: &str = "
 [policies.closed]
@@ -16,23 +15,21 @@ on_error = 'open'
 ";
 
 pub struct Host {
-    _process: HostProcess,
+    process: HostProcess,
     api: Api,
-    folder: TempDir,
+    _folder: TempDir,
 }
 
 impl Host {
     pub fn start(arguments: &[&str]) -> Self {
         let folder = folder();
-        let log = File::create(folder.path().join("log")).unwrap();
-        let process = HostProcess::start(folder.path(), arguments, log);
-        let Some(process) = process else { panic!("{}", read_log(&folder)) };
+        let process = HostProcess::start(folder.path(), arguments);
         let api = Api::new(process.url(), None);
-        Self { _process: process, api, folder }
+        Self { process, api, _folder: folder }
     }
 
     pub fn log(&self) -> String {
-        read_log(&self.folder)
+        self.process.log()
     }
 
     /// The answers of the policies `closed` and `open`.
@@ -46,10 +43,7 @@ impl Host {
 
     /// Asks until Redis decides.
     pub fn decides_soon(&self) {
-        let began = Instant::now();
-        while !self.decides() {
-            assert!(began.elapsed() < Duration::from_secs(30), "{}", self.log());
-        }
+        until("Redis decides", || self.decides());
     }
 
     #[track_caller]
@@ -78,8 +72,4 @@ fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
     folder
-}
-
-fn read_log(folder: &TempDir) -> String {
-    fs::read_to_string(folder.path().join("log")).unwrap()
 }

@@ -1,11 +1,9 @@
 //! Processes of `tidegate serve` under `on_error = "local"` while Redis is away: what they grant in all, beside the bound that
 //! docs/modes.md states, and what Redis knows of it afterwards.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -46,7 +44,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 
 struct Host {
-    _process: HostProcess,
+    process: HostProcess,
     api: Api,
 }
 
@@ -54,13 +52,9 @@ impl Host {
     fn start(redis: &RedisServer, folder: &TempDir) -> Self {
         let deadline = DEADLINE.as_millis().to_string();
         let arguments = ["--redis", redis.url(), "--redis-deadline", &deadline];
-        Self::logging(folder.path(), &arguments, Stdio::null())
-    }
-
-    fn logging(folder: &Path, arguments: &[&str], log: impl Into<Stdio>) -> Self {
-        let process = HostProcess::start(folder, arguments, log).unwrap();
+        let process = HostProcess::start(folder.path(), &arguments);
         let api = Api::new(process.url(), None);
-        Self { _process: process, api }
+        Self { process, api }
     }
 
     fn check(&self, policy: &str, cost: u64) -> Value {
@@ -330,13 +324,11 @@ async fn hosts_of_another_type_are_told_once_and_counted() {
     let _: u64 = ask(&server, &[b"LPUSH", b"tidegate:hosts", b"x"]).await;
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
-    let (path, deadline) = (folder.path().join("log"), DEADLINE.as_millis().to_string());
-    let arguments = ["--redis", server.url(), "--redis-deadline", &deadline];
-    let host = Host::logging(folder.path(), &arguments, File::create(&path).unwrap());
+    let host = Host::start(&server, &folder);
     let errors = || host.metric("tidegate_store_errors_total{kind=\"unreadable\"}");
     holds(async || errors() == 1).await;
     let told = || {
-        let log = fs::read_to_string(&path).unwrap();
+        let log = host.process.log();
         let lines = log.lines().filter(|line| line.contains("does not count this host"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };

@@ -1,8 +1,9 @@
 //! A process of `tidegate serve`.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
+
+use tidegate::local::Process;
 
 use crate::command;
 
@@ -21,25 +22,24 @@ pub fn command_in(folder: &Path) -> Command {
 /// A host that serves the `policies.toml` of its folder on a free port. It is killed when it is dropped.
 #[derive(Debug)]
 pub struct HostProcess {
-    process: Child,
+    process: Process,
     url: String,
 }
 
 impl HostProcess {
-    /// Starts a host, and waits until it listens. `None` if it does not: the log says why.
+    /// Starts a host, and waits until it listens.
     ///
     /// # Panics
-    /// Panics if the command is not built.
+    /// Panics with the log of the host if it does not listen.
     #[must_use]
-    pub fn start(folder: &Path, arguments: &[&str], log: impl Into<Stdio>) -> Option<Self> {
+    pub fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut serve = command_in(folder);
         serve.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
-        let process = serve.stdout(Stdio::piped()).stderr(log).spawn().expect("the built command");
-        let mut host = Self { process, url: String::new() };
-        let mut line = String::new();
-        BufReader::new(host.process.stdout.take()?).read_line(&mut line).ok()?;
-        host.url = line.split([' ', ',']).find(|word| word.starts_with("http"))?.to_owned();
-        Some(host)
+        let mut process = Process::start("tidegate serve", &mut serve).expect("the built command");
+        let url = process.announced(|line| {
+            line.split([' ', ',']).find(|word| word.starts_with("http")).map(str::to_owned)
+        });
+        Self { process, url: url.expect("a host that listens") }
     }
 
     #[must_use]
@@ -53,21 +53,29 @@ impl HostProcess {
         self.process.id().to_string()
     }
 
+    /// What the host has written so far: the line that it listens, and its log.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.output()
+    }
+
     /// Ends the host as a service manager does.
     ///
     /// # Panics
-    /// Panics if there is no `kill`.
+    /// Panics if the host has ended by itself.
     #[must_use]
     pub fn terminate(mut self) -> ExitStatus {
-        let ended = Command::new("kill").args(["-TERM", &self.id()]).status().expect("kill");
-        assert!(ended.success(), "the host has ended by itself");
+        self.process.signal("TERM").expect("a host that runs");
         self.process.wait().expect("a child")
     }
 }
 
-impl Drop for HostProcess {
-    fn drop(&mut self) {
-        let _ = self.process.kill(); // it may have ended
-        let _ = self.process.wait();
-    }
+#[test]
+fn a_process_that_ends_too_early_shows_what_it_wrote() {
+    let mut shell = Command::new("sh");
+    let mut shell =
+        Process::start("sh", shell.args(["-c", "echo one; echo two >&2; exit 3"])).unwrap();
+    let error = shell.announced(|_| None::<()>).unwrap_err();
+    assert_eq!(error.to_string(), "sh ended at once, exit status: 3: one\ntwo");
+    assert_eq!(shell.output(), "one\ntwo\n");
 }

@@ -5,7 +5,9 @@ mod document;
 mod host;
 mod served;
 mod trace;
+mod until;
 pub mod vectors;
+mod world;
 
 pub use api::{Api, Reply};
 pub use document::{Block, blocks, rows};
@@ -15,6 +17,8 @@ pub use served::{
     worker, worker_options,
 };
 pub use trace::generate;
+pub use until::{until, until_async};
+pub use world::{Heard, World};
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! A private Redis and a private workerd, for replays and tests. Each starts on a free address, shares
 //! nothing with other processes, and ends when it is dropped.
 
+mod process;
 #[cfg(feature = "redis")]
 mod redis_cluster;
 mod redis_server;
@@ -10,6 +11,7 @@ mod workerd;
 use std::env;
 use std::path::{Path, PathBuf};
 
+pub use process::Process;
 #[cfg(feature = "redis")]
 pub use redis_cluster::RedisCluster;
 pub use redis_server::{RedisServer, at_a_port};

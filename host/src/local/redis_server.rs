@@ -5,14 +5,15 @@ use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
+
+use super::Process;
 
 /// The environment variable that names another program than `redis-server`, such as `valkey-server`.
 const PROGRAM: &str = "TIDEGATE_REDIS_SERVER";
@@ -21,7 +22,7 @@ const PROGRAM: &str = "TIDEGATE_REDIS_SERVER";
 /// variable `TIDEGATE_REDIS_SERVER` names the program, for instance `valkey-server`.
 #[derive(Debug)]
 pub struct RedisServer {
-    server: Child,
+    server: Process,
     url: String,
     folder: TempDir,
     options: Vec<String>,
@@ -65,14 +66,7 @@ impl RedisServer {
 
     /// Stops the server. [`restart`](Self::restart) starts it again.
     pub fn stop(&mut self) {
-        let _ = self.server.kill(); // the server may have ended by itself
-        let _ = self.server.wait();
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        self.stop();
+        self.server.kill();
     }
 }
 
@@ -95,45 +89,25 @@ fn socket(folder: &TempDir) -> PathBuf {
     folder.path().join("redis.sock")
 }
 
-fn spawn(folder: &TempDir, options: &[String]) -> Result<Child> {
+fn spawn(folder: &TempDir, options: &[String]) -> Result<Process> {
     let program = env::var_os(PROGRAM).unwrap_or_else(|| OsString::from("redis-server"));
     let shown = program.display();
-    let started = Command::new(&program)
+    let mut command = Command::new(&program);
+    command
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning"])
         .arg("--unixsocket")
         .arg(socket(folder))
         .arg("--dir")
         .arg(folder.path())
-        .args(options)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn();
-    let mut server = match started {
+        .args(options);
+    let mut server = match Process::start(&shown.to_string(), &mut command) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
             "{shown} is not installed: run `apt-get install redis-server`, name another program with {PROGRAM}, \
              or name a running Redis with --redis URL"
         ),
         started => started.with_context(|| shown.to_string())?,
     };
-    if let Err(error) = wait_for(&socket(folder), &mut server) {
-        let _ = server.kill(); // the error says why Redis did not start
-        let _ = server.wait();
-        return Err(error.context(shown.to_string()));
-    }
+    // Redis opens its socket once it is ready to answer
+    server.until(|_| UnixStream::connect(socket(folder)).ok())?;
     Ok(server)
-}
-
-/// Redis opens its socket once it is ready to answer.
-fn wait_for(socket: &Path, server: &mut Child) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while UnixStream::connect(socket).is_err() {
-        if let Some(status) = server.try_wait()? {
-            bail!("the server ended at once: {status}");
-        }
-        if Instant::now() > deadline {
-            bail!("the server did not start within 10 s");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
 }

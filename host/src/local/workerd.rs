@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use super::worker_files::worker_files;
-use super::workspace;
+use super::{Process, workspace};
 
 /// The classes of the objects, as the Worker exports them: the binding and the class.
 const OBJECTS: [(&str, &str); 2] = [("KEYS", "Keys"), ("POLICIES", "Policies")];
@@ -46,7 +45,7 @@ pub struct WorkerdOptions {
 /// A running workerd.
 #[derive(Debug)]
 pub struct Workerd {
-    server: Child,
+    server: Process,
     url: String,
     _folder: TempDir,
 }
@@ -77,22 +76,10 @@ impl Workerd {
     pub fn serve(folder: TempDir, configuration: &str) -> Result<Self> {
         let config = folder.path().join("config.capnp");
         fs::write(&config, configuration)?;
-        let mut server = Command::new(binary()?)
-            .arg("serve")
-            .arg(&config)
-            .arg("--control-fd=1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("workerd")?;
-        let port = match listening_port(&mut server) {
-            Ok(port) => port,
-            Err(error) => {
-                let _ = server.kill(); // the error says why workerd did not start
-                let _ = server.wait();
-                return Err(error);
-            }
-        };
+        let mut command = Command::new(binary()?);
+        command.arg("serve").arg(&config).arg("--control-fd=1");
+        let mut server = Process::start("workerd", &mut command).context("workerd")?;
+        let port = server.announced(listening_port)?;
         Ok(Self { server, url: format!("http://127.0.0.1:{port}"), _folder: folder })
     }
 
@@ -106,13 +93,6 @@ impl Workerd {
     #[must_use]
     pub fn process(&self) -> u32 {
         self.server.id()
-    }
-}
-
-impl Drop for Workerd {
-    fn drop(&mut self) {
-        let _ = self.server.kill(); // the server may have ended by itself
-        let _ = self.server.wait();
     }
 }
 
@@ -219,14 +199,8 @@ const second :Workerd.Worker = (
     )
 }
 
-/// Reads the port from standard output, where workerd announces each socket that listens.
-fn listening_port(server: &mut Child) -> Result<u16> {
-    let output = server.stdout.take().context("workerd has no standard output")?;
-    let mut line = String::new();
-    BufReader::new(output).read_line(&mut line)?;
-    let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-    match event["port"].as_u64().and_then(|port| u16::try_from(port).ok()) {
-        Some(port) => Ok(port),
-        None => bail!("expected a line of workerd with its port, found {line:?}"),
-    }
+/// The port of a line in which workerd announces a socket that listens.
+fn listening_port(line: &str) -> Option<u16> {
+    let event: serde_json::Value = serde_json::from_str(line).ok()?;
+    u16::try_from(event["port"].as_u64()?).ok()
 }
