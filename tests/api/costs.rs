@@ -1,8 +1,6 @@
 //! What a million checks cost at Cloudflare: what it bills is counted here and multiplied by its prices. The table in
 //! docs/costs.md must be the one that is counted.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use tidegate::local::{WorkerdOptions, workspace};
 use tidegate_tests::{Reply, Served, worker};
@@ -101,13 +99,11 @@ fn done(served: &Served, path: &str, body: &Value) -> Reply {
 
 /// What was counted since the last time, once no object does anything after its answer.
 fn counted_since(served: &Served) -> Reply {
-    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let counted = served.api.get("/costs/count", &[]);
         if counted.get("pending").is_null() {
             return counted;
         }
-        assert!(Instant::now() < deadline, "expected nothing under way, found {counted:?}");
     }
 }
 

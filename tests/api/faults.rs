@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 use tempfile::tempdir;
 use tidegate::local::WorkerdOptions;
-use tidegate_tests::{Reply, Served, worker};
+use tidegate_tests::{Reply, Served, until, worker};
 
 use crate::storage::{count, selected, sql};
 
@@ -53,11 +53,7 @@ pub(crate) fn counted(served: &Served, what: &str) -> serde_json::Value {
 
 /// Waits until something has been counted so often.
 pub(crate) fn wait_for(served: &Served, what: &str, expected: u64) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while counted(served, what) != expected {
-        assert!(Instant::now() < deadline, "{what}: {} are left", counted(served, what));
-        thread::yield_now();
-    }
+    until(format_args!("{what}: {expected}"), || counted(served, what) == expected);
 }
 
 fn remaining(served: &Served) -> serde_json::Value {
@@ -269,19 +265,13 @@ fn an_alarm_that_is_late_or_comes_twice_changes_no_decision() {
     }
     assert_eq!(count(storage.path()), 1, "the state is kept for its year");
     let short = || served.api.check("second", "k", 1, None).get("allowed") == true;
-    let until = |what: &str, holds: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !holds() {
-            assert!(Instant::now() < deadline, "{what}");
-        }
-    };
-    until("a unit comes back", &short);
-    until("the alarm deletes a state whose window has ended", &|| {
+    until("a unit comes back", short);
+    until("the alarm deletes a state whose window has ended", || {
         call(&served, "ring");
         count(storage.path()) == 1
     });
     call(&served, "ring");
-    until("a unit comes back", &short);
+    until("a unit comes back", short);
     assert_eq!(check(), 96);
 }
 
@@ -304,12 +294,10 @@ fn ten_thousand_keys_that_are_idle_leave_nothing() {
                 |one: &&serde_json::Value| one["allowed"] == true && one["degraded"].is_null();
             assert_eq!(decisions.as_array().unwrap().iter().filter(granted).count(), 100);
         }
-        let deadline = Instant::now() + Duration::from_secs(120);
         // Cloudflare bills even a table without rows
-        while selected(storage.path(), "SELECT COUNT(*) + 1 FROM states") > 0 {
-            assert!(Instant::now() < deadline, "{placement}: states or tables are left");
-            thread::yield_now();
-        }
+        until("no state and no table is left", || {
+            selected(storage.path(), "SELECT COUNT(*) + 1 FROM states") == 0
+        });
     }
 }
 

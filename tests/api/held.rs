@@ -2,11 +2,10 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::tempdir;
-use tidegate_tests::Served;
+use tidegate_tests::{Served, until};
 use tungstenite::client::IntoClientRequest as _;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
@@ -22,13 +21,8 @@ fn counted(served: &Served, what: &str) -> u64 {
     served.api.get("/test/count", &[]).get(what).as_u64().unwrap()
 }
 
-#[track_caller]
 pub(crate) fn wait_for(served: &Served, what: &str, expected: u64) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while counted(served, what) < expected {
-        assert!(Instant::now() < deadline, "{what}: expected {expected}");
-        thread::yield_now();
-    }
+    until(format_args!("{what}: {expected}"), || counted(served, what) >= expected);
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::local::WorkerdOptions;
-use tidegate_tests::{Served, blocks, file, worker};
+use tidegate_tests::{Served, blocks, file, until, worker};
 
 use crate::faults::arm;
 use crate::gateway::problem;
@@ -87,17 +86,8 @@ fn charged(served: &Served) -> u64 {
     LEDGER - key.get("limits")[1]["remaining"].as_u64().unwrap()
 }
 
-#[track_caller]
 fn wait_for_charge(served: &Served, expected: u64) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let found = charged(served);
-        if found == expected {
-            return;
-        }
-        assert!(Instant::now() < deadline, "expected {expected}, found {found}");
-        thread::yield_now();
-    }
+    until(format_args!("{expected} units are charged"), || charged(served) == expected);
 }
 
 const CHAT: &str = "/v1/chat/completions";
@@ -142,15 +132,10 @@ fn sixty_four_clients_are_charged_what_the_model_says_and_never_above_the_budget
         ),
         format!(r#"tidegate_committed_units_total{{policy="tokens",late="false"}} {charged}"#),
     ];
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
+    until(format_args!("the isolate has heard of the last commit: {lines:?}"), || {
         let metrics = served.api.get("/_tidegate/metrics", &[]).text;
-        if lines.iter().all(|line| metrics.lines().any(|own| own == line)) {
-            break;
-        }
-        assert!(Instant::now() < deadline, "expected {lines:?}, found {metrics}");
-        thread::yield_now(); // the isolate has not heard of the last commit yet
-    }
+        lines.iter().all(|line| metrics.lines().any(|own| own == line))
+    });
 }
 
 #[test]
@@ -200,13 +185,10 @@ fn the_page_about_language_models_is_true() {
         worker(WorkerdOptions { policies, reaches_private: true, ..WorkerdOptions::default() })
     };
     let left = |served: &Served, expected: u64| {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while served.api.get("/_tidegate/v1/keys/tokens/ip:192.0.2.1", &[]).get("remaining")
-            != expected
-        {
-            assert!(Instant::now() < deadline, "expected {expected}");
-            thread::yield_now();
-        }
+        until(format_args!("{expected} are left"), || {
+            served.api.get("/_tidegate/v1/keys/tokens/ip:192.0.2.1", &[]).get("remaining")
+                == expected
+        });
     };
     let call = |served: &Served| {
         let body = json!({ "max_tokens": 200 }).to_string();

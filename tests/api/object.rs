@@ -3,7 +3,7 @@
 use serde_json::json;
 use tempfile::tempdir;
 use tidegate::local::{Workerd, WorkerdOptions};
-use tidegate_tests::{Api, Reply, TOKEN, worker};
+use tidegate_tests::{Api, Reply, TOKEN, until, worker};
 
 use crate::POLICIES;
 use crate::storage::{count, selected, sql};
@@ -332,11 +332,7 @@ fn the_alarm_deletes_expired_states() {
     };
     let served = worker(options);
     assert_eq!(served.api.check("short", "k", 1, None).get("allowed"), true);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while count(storage.path()) != 0 {
-        assert!(std::time::Instant::now() < deadline, "the state is still there");
-        std::thread::yield_now();
-    }
+    until("the state is deleted", || count(storage.path()) == 0);
     assert_eq!(served.api.check("short", "k", 1, None).get("allowed"), true, "the key begins anew");
 }
 

@@ -1,9 +1,8 @@
 //! Several policies on one request: the built Worker in front of an upstream.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
-use tidegate_tests::Served;
+use tidegate_tests::{Served, until};
 
 use crate::gateway::{problem, start_with};
 use crate::held::wait_for;
@@ -137,17 +136,10 @@ fn every_lease_is_released_at_the_end_and_by_a_refusal() {
 }
 
 /// Waits for calls that are still under way.
-#[track_caller]
 fn wait_until_left(served: &Served, policy: &str, key: &str, expected: u64) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let found = left(served, policy, key);
-        if found == expected {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{policy}: expected {expected}, found {found}");
-        thread::yield_now();
-    }
+    until(format_args!("{expected} are left of {policy}"), || {
+        left(served, policy, key) == expected
+    });
 }
 
 fn bytes_of(reply: &RawReply) -> u64 {

@@ -5,10 +5,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_tests::Served;
+use tidegate_tests::{Served, until};
 use tungstenite::Message;
 use tungstenite::handshake::server::{Request, Response};
 
@@ -48,11 +48,7 @@ impl Upstream {
 
     /// Waits until it has seen more requests than these.
     pub fn wait_for_more_than(&self, seen: usize) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while self.seen() <= seen {
-            assert!(Instant::now() < deadline, "expected more than {seen} requests");
-            thread::yield_now();
-        }
+        until(format_args!("more than {seen} requests are seen"), || self.seen() > seen);
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate::local::WorkerdOptions;
 use tidegate::serve::{Files, Watch};
-use tidegate_tests::{Served, TOKEN, watched_memory, worker, worker_options};
+use tidegate_tests::{Served, TOKEN, until, watched_memory, worker, worker_options};
 
 use crate::POLICIES;
 use crate::faults::{arm, counted};
@@ -153,14 +152,8 @@ fn an_event_is_written_for_each_policy_and_outcome_of_a_request() {
     let check = |policy: &str, cost: u64| json!({ "policy": policy, "key": "k", "cost": cost });
     let checks = [check("day", 2), check("day", 1), check("day", 1), check("trial", 1)];
     served.api.post("/v1/check", json!({ "checks": checks }).to_string());
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let events = loop {
-        let events = counted(&served, "events");
-        if events.as_array().unwrap().len() == 3 {
-            break events;
-        }
-        assert!(Instant::now() < deadline, "expected 3 events, found {events}");
-    };
+    until("three events are written", || counted(&served, "events").as_array().unwrap().len() == 3);
+    let events = counted(&served, "events");
     let event = |place: usize| {
         let event = &events[place];
         (

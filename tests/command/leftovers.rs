@@ -4,11 +4,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use redis::Connection;
 use tidegate::local::RedisServer;
-use tidegate_tests::file;
+use tidegate_tests::{file, until};
 
 use super::{Folder, signal};
 
@@ -108,11 +107,10 @@ fn long_replay(folder: &Folder, arguments: &[&str]) -> Command {
 /// Ends the replay by a signal once this holds.
 #[track_caller]
 fn end(mut replay: Child, name: &str, code: i32, mut once: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !once() {
+    until("the replay has begun", || {
         assert_eq!(replay.try_wait().unwrap(), None, "the replay goes on");
-        assert!(began.elapsed() < Duration::from_secs(60));
-    }
+        once()
+    });
     signal(&replay, name);
     assert_eq!(replay.wait().unwrap().code(), Some(code));
 }

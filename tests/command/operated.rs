@@ -4,11 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidegate::local::RedisServer;
-use tidegate_tests::Api;
+use tidegate_tests::{Api, until};
 
 use crate::{Folder, signal};
 
@@ -23,13 +22,8 @@ fn a_server_is_alive_while_its_redis_is_away_and_ready_when_it_is_back() {
     assert_eq!((first.status, first.get("status")), (200, "ok".into()));
     assert_eq!(first.get("policies_version"), 1);
     redis.stop();
-    let began = Instant::now();
-    while ready().status == 200 {
-        assert!(began.elapsed() < Duration::from_secs(30));
-    }
-    let asked = Instant::now();
+    until("the server knows", || ready().status != 200);
     let away = ready();
-    assert!(asked.elapsed() < Duration::from_secs(5), "a Redis that is gone is known at once");
     assert_eq!((away.status, away.get("type")), (503, "urn:tidegate:not-ready".into()));
     assert_eq!(away.get("detail"), "the store is unavailable");
     assert_eq!(api.get("/healthz", &[]).status, 200);
@@ -54,12 +48,10 @@ fn an_idle_connection_gives_its_place_to_a_new_one_and_the_log_says_that_all_are
     };
     let mut busy = open(check, "HTTP/1.1 100 Continue\r\n\r\n");
     let idle = open("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", "HTTP/1.1 200 OK\r\n");
-    let began = Instant::now();
     let metrics = open(
         "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
         "HTTP/1.1 200 OK\r\n",
     );
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     let text = |mut stream: &TcpStream| {
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -255,18 +247,14 @@ fn a_server_that_stops_under_load_gives_back_the_units_that_it_took_in_advance()
                 }
             });
         }
-        let began = Instant::now();
         let is_local = || api.get("/metrics", &[]).text.contains("{kind=\"lent\"} 0\n");
-        while (granted.load(Ordering::Relaxed) < 500 || is_local())
-            && began.elapsed() < Duration::from_secs(60)
-        {}
-        signal(&server, "TERM"); // also if it is too late, because the callers ask until the server ends
+        until("the server lends units", || granted.load(Ordering::Relaxed) >= 500 && !is_local());
+        signal(&server, "TERM");
     });
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert_eq!(server.wait().unwrap().code(), Some(0));
     let (granted, lost) = (granted.into_inner(), lost.into_inner());
-    assert!(granted >= 500, "{granted} in a minute: {log}");
     let (mut next, api) = folder.serve_and_log(&arguments, Stdio::null());
     let left = api.check("hot", "k", 0, None).get("remaining").as_u64().unwrap();
     let _ = next.kill();

@@ -3,9 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use tidegate_tests::Api;
+use tidegate_tests::{Api, until};
 
 use crate::{Folder, signal};
 
@@ -24,14 +23,6 @@ fn start(folder: &Folder) -> (Child, Api) {
 fn limit(api: &Api) -> u64 {
     // a request that began before an edit may get no decision
     api.check("api", "k", 0, None).get("limit").as_u64().unwrap_or(0)
-}
-
-/// Asks until this holds.
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
-    }
 }
 
 fn stop(mut server: Child) {

@@ -18,15 +18,12 @@ pub(super) async fn errors_until_it_decides(
     store: &Redis,
     policy: &Arc<Policy>,
 ) -> Vec<StoreError> {
-    let (began, mut errors) = (Instant::now(), Vec::new());
-    loop {
-        match store.operate(&on(policy, "k"), NOW, 1).await {
-            Ok(_) => return errors,
-            Err(error) if began.elapsed() < Duration::from_secs(10) => errors.push(error),
-            Err(error) => panic!("after 10 s and {} errors: {error}", errors.len()),
-        }
+    let mut errors = Vec::new();
+    while let Err(error) = store.operate(&on(policy, "k"), NOW, 1).await {
+        errors.push(error);
         tokio::task::yield_now().await;
     }
+    errors
 }
 
 #[tokio::test]
@@ -162,8 +159,7 @@ async fn an_outage_answers_all_that_waits_after_one_deadline() {
     let mut asked = Box::pin(join_all(keys.iter().map(|key| store.operate(key, NOW, 1))));
     assert!(asked.as_mut().now_or_never().is_none());
     wait(DEADLINE).await;
-    let answers = tokio::time::timeout(Duration::from_secs(30), asked).await.unwrap();
-    assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Deadline { .. }))));
+    assert!(asked.await.iter().all(|answer| matches!(answer, Err(StoreError::Deadline { .. }))));
 }
 
 #[tokio::test]

@@ -1,19 +1,16 @@
 //! What callers are granted while Redis or the network fails, beside the bound that docs/operations.md states.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::gate::{Policy, Resolved};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 
 use super::proxy::Proxy;
-use super::{MARGIN, NOW, ask, on, policy, process_id, signal, store, within};
+use super::{NOW, ask, on, policy, process_id, signal, within};
 
 const LIMIT: u64 = 500;
-
-/// A caller waits for at most this many deadlines: one, or two if the connection breaks while it waits.
-const MOST_DEADLINES: u32 = 2;
 
 fn window(limit: u64) -> Arc<Policy> {
     policy(&format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '365d' }}"))
@@ -25,13 +22,10 @@ struct Answers {
     granted: u64,
     refused: u64,
     failed: u64,
-    /// The longest time that a caller waited for its answer.
-    longest: Duration,
 }
 
 impl Answers {
-    fn add(&mut self, answer: Result<bool, StoreError>, took: Duration) {
-        self.longest = self.longest.max(took);
+    fn add(&mut self, answer: Result<bool, StoreError>) {
         match answer {
             Ok(true) => self.granted += 1,
             Ok(false) => self.refused += 1,
@@ -44,7 +38,6 @@ impl Answers {
             granted: self.granted + other.granted,
             refused: self.refused + other.refused,
             failed: self.failed + other.failed,
-            longest: self.longest.max(other.longest),
         }
     }
 }
@@ -65,49 +58,23 @@ async fn ask_for<F: Future<Output = ()>>(
     turns: usize,
     disturb: impl Fn(usize) -> F,
 ) -> Answers {
-    let (stores, began) = (stores.map(Arc::new), Instant::now());
+    let stores = stores.map(Arc::new);
     let ask = async |task: usize| {
         let mut answers = Answers::default();
         for turn in 0.. {
             if task == 0 {
                 disturb(turn).await;
             }
-            let asked = Instant::now();
             let answer = stores[task % 2].operate(key, NOW, 1).await;
-            answers.add(answer.map(|verdict| verdict.decision.is_allowed()), asked.elapsed());
+            answers.add(answer.map(|verdict| verdict.decision.is_allowed()));
             if answers.refused > 0 && (task > 0 || turn > turns) {
                 break;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "{answers:?}");
         }
         answers
     };
     let all = futures_util::future::join_all((0..8).map(ask)).await;
     all.into_iter().fold(Answers::default(), Answers::and)
-}
-
-#[tokio::test]
-async fn flushed_scripts_cost_nothing() {
-    let server = RedisServer::start().unwrap();
-    let answers = ask_until_refused([store(&server), store(&server)], async |_| {
-        let _: () = ask(&server, &[b"SCRIPT", b"FLUSH"]).await;
-    })
-    .await;
-    assert_eq!((answers.granted, answers.failed), (LIMIT, 0), "{answers:?}");
-}
-
-#[tokio::test]
-async fn a_redis_that_loses_everything_grants_the_limit_once_more() {
-    let server = RedisServer::start().unwrap();
-    let answers = ask_until_refused([store(&server), store(&server)], async |turn| {
-        if turn == 30 {
-            let _: () = ask(&server, &[b"FLUSHALL"]).await;
-        }
-    })
-    .await;
-    assert_eq!(answers.failed, 0, "{answers:?}");
-    assert!((LIMIT..=2 * LIMIT).contains(&answers.granted), "{answers:?}");
-    assert!(answers.granted > LIMIT, "the flush came before the end: {answers:?}");
 }
 
 #[tokio::test]
@@ -165,7 +132,6 @@ async fn replies_that_come_after_their_deadline_grant_nothing_twice() {
     assert!(answers.granted <= LIMIT, "{answers:?}");
     assert!(answers.failed >= 5, "{answers:?}");
     assert!(answers.granted + answers.failed >= LIMIT, "{answers:?}");
-    assert!(answers.longest < MOST_DEADLINES * deadline + MARGIN, "{answers:?}");
 }
 
 #[tokio::test]
@@ -191,5 +157,4 @@ async fn one_reset_in_twenty_at_200_ms_grants_nothing_twice() {
     let all = answers.into_iter().fold(Answers::default(), Answers::and);
     println!("{resets} resets: granted {}, bound {}; {all:?}", all.granted, PAIRS * LIMIT);
     assert!(resets > 0 && all.failed > 0, "{resets} resets, {all:?}");
-    assert!(all.longest < MOST_DEADLINES * deadline + MARGIN, "{all:?}");
 }

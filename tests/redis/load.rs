@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use tidegate::gate::Policy;
 use tidegate::store::{Redis, StoreError};
+use tidegate_tests::until_async;
 
 use super::{NOW, on, policy};
 
@@ -30,8 +31,6 @@ pub struct Account {
     pub granted: u64,
     /// The answers that were errors.
     pub failed: u64,
-    /// The longest time that a caller waited.
-    pub longest: Duration,
     /// The units that could be had beyond the limit: those granted and those that are left, minus the limit.
     pub beyond: u64,
     /// The units that are taken, and that nobody got.
@@ -45,11 +44,7 @@ pub fn limits() -> Arc<Policy> {
 
 /// Waits until this is true.
 pub async fn holds(is_true: impl AsyncFn() -> bool) {
-    let began = Instant::now();
-    while !is_true().await {
-        assert!(began.elapsed() < Duration::from_secs(30));
-        pause().await;
-    }
+    until_async("this holds", is_true).await;
 }
 
 /// Between two attempts, so that they leave the servers some time.
@@ -74,10 +69,8 @@ impl Load {
         let ask = async |store: &Redis, first: usize| {
             for turn in first.. {
                 let key = turn % self.keys.len();
-                let asked = Instant::now();
                 let answer = store.operate(&on(&self.policy, &self.keys[key]), NOW, 1).await;
                 let (mut now, mut now_failed) = (account.take(), false);
-                now.longest = now.longest.max(asked.elapsed());
                 match answer {
                     Ok(verdict) => {
                         assert!(verdict.decision.is_allowed());
@@ -123,11 +116,10 @@ impl Load {
 
     /// The same, by this store.
     async fn left_by(&self, store: &Redis, key: &str) -> u64 {
-        let (key, began) = (on(&self.policy, key), Instant::now());
+        let key = on(&self.policy, key);
         loop {
-            match store.operate(&key, NOW, 0).await {
-                Ok(verdict) => return verdict.decision.remaining(),
-                Err(error) => assert!(began.elapsed() < Duration::from_secs(30), "{error}"),
+            if let Ok(verdict) = store.operate(&key, NOW, 0).await {
+                return verdict.decision.remaining();
             }
             pause().await;
         }

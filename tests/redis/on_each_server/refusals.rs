@@ -1,11 +1,11 @@
 //! What was read and refused stays refused when Redis takes no writes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tidegate::gate::{Policy, Timestamp};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
+use tidegate_tests::until_async;
 
 use crate::{NOW, ask, futures, on, policy, store};
 
@@ -64,14 +64,11 @@ async fn a_redis_whose_disk_takes_nothing_charges_nothing_and_says_why() {
     let policy = policy("{ algorithm = 'token_bucket', capacity = 5, rate = '5/d' }");
     assert!(is_allowed(&store, &policy, "k", 5).await.unwrap());
     let _: redis::Value = ask(&server, &[b"BGSAVE"]).await;
-    let began = Instant::now();
-    loop {
+    until_async("Redis could not save", async || {
         let told: String = ask(&server, &[b"INFO", b"persistence"]).await;
-        if told.contains("rdb_last_bgsave_status:err") {
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "{told}");
-    }
+        told.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
     assert!(!is_allowed(&store, &policy, "k", 5).await.unwrap(), "it stays refused");
     let error = is_allowed(&store, &policy, "new", 1).await.unwrap_err();
     assert!(error.to_string().starts_with("redis: "), "{error}");

@@ -1,11 +1,11 @@
 //! Users of Redis: the rights that the store needs, and what it does without one of them or with a wrong password.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
-use tidegate_tests::file;
+use tidegate_tests::{file, until, until_async};
 
 use crate::host::Host;
 use crate::proxy::Proxy;
@@ -121,14 +121,13 @@ fn on_error_decides_while_the_password_is_wrong_and_redis_decides_when_it_is_rig
         set_user(&server, &changed).await;
         let _: u64 = ask(&server, &[b"CLIENT", b"KILL", b"USER", b"tidegate"]).await;
     });
-    let began = Instant::now();
     let address = proxy.url.strip_prefix("redis://").unwrap();
     let failed = format!("Password authentication failed ({address})");
-    while !host.log().contains(&failed) {
-        // the log takes one line a second, and the first one says that the connection broke
+    // the log takes one line a second, and the first one says that the connection broke
+    until("the log says so", || {
         host.on_error_decides();
-        assert!(began.elapsed() < Duration::from_secs(30), "{}", host.log());
-    }
+        host.log().contains(&failed)
+    });
     assert!(!host.log().contains("secret"), "{}", host.log());
     runtime.block_on(set_user(&server, &documented()));
     host.decides_soon();
@@ -151,27 +150,20 @@ async fn a_host_announces_itself_with_the_documented_rights_and_not_without_one(
         store.announce();
         store
     };
-    let began = Instant::now();
-    let pause = async || {
-        assert!(began.elapsed() < Duration::from_secs(30));
-        tokio::task::yield_now().await;
-    };
     set_user(&server, &[documented(), rights.clone()].concat()).await;
     let store = announced();
-    while store.hosts() != Some(1) {
-        pause().await;
-    }
+    until_async("it counts itself", async || store.hosts() == Some(1)).await;
     for right in &rights {
         let others = rights.iter().filter(|other| *other != right).cloned().collect();
         set_user(&server, &[documented(), others].concat()).await;
         let _: () = ask(&server, &[b"ACL", b"LOG", b"RESET"]).await;
         let store = announced();
         let refused = right.trim_start_matches('+');
-        while !format!("{:?}", ask::<redis::Value>(&server, &[b"ACL", b"LOG"]).await)
-            .contains(refused)
-        {
-            pause().await;
-        }
+        until_async(format_args!("{refused} is refused"), async || {
+            let told: redis::Value = ask(&server, &[b"ACL", b"LOG"]).await;
+            format!("{told:?}").contains(refused)
+        })
+        .await;
         assert_eq!(store.hosts(), None, "{right}");
     }
     assert_eq!(rights.len(), 5);
