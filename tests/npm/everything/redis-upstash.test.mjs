@@ -77,6 +77,7 @@ test("a broken connection, and errors of Redis: nothing is granted, and no error
     assert.deepEqual([allowed, degraded.startsWith("redis: ")], [passes, true], degraded);
   }
   isBroken = false;
+  await until(async () => (await closed.check("org/asked")).degraded === undefined); // it asks by itself whether Redis is back
   const [stored] = await io.keys("*secret-key*");
   await io.del(stored);
   await io.rpush(stored, "of another program");
