@@ -22,7 +22,7 @@ fn served() -> Served {
 }
 
 #[test]
-fn an_isolate_goes_on_with_its_share_and_tells_the_object_afterwards() {
+fn an_isolate_goes_on_with_its_share_and_repays_nothing() {
     let served = served();
     let check = || served.api.check("shared", "k", 1, None);
     assert_eq!(check().get("remaining"), 99);
@@ -36,8 +36,7 @@ fn an_isolate_goes_on_with_its_share_and_tells_the_object_afterwards() {
     let decided = check();
     let said = (decided.get("remaining"), decided.get("degraded"));
     assert_eq!(said, (json!(98), json!(null)), "the object decides again: {decided:?}");
-    assert_eq!(check().get("remaining"), 100 - 2 - 25 - 1, "and has been told");
-    assert_eq!(check().get("remaining"), 100 - 2 - 25 - 2, "once");
+    assert_eq!(check().get("remaining"), 97, "and hears nothing of the outage");
     let metrics = served.api.get("/metrics", &[]).text;
     for counter in [("local_allowed", 25), ("local_refused", 3), ("closed", 0)] {
         let (answer, count) = counter;
@@ -58,7 +57,7 @@ fn an_isolate_that_is_told_no_number_of_nodes_refuses() {
 }
 
 #[test]
-fn a_commit_in_an_outage_is_not_lost() {
+fn a_commit_that_no_object_has_taken_is_repeated_by_the_caller() {
     let served = served();
     let body = r#"{"policy":"reserved","key":"k","cost":40}"#;
     let reserved = served.api.post("/v1/reservations", body);
@@ -69,11 +68,8 @@ fn a_commit_in_an_outage_is_not_lost() {
         served.api.post(&target, r#"{"policy":"reserved","key":"k","actual":15}"#)
     };
     arm(&served, "throw before");
-    let committed = commit();
-    assert_eq!(committed.get("degraded"), BY_SHARE, "{committed:?}");
-    assert_eq!(committed.get("charged"), 15, "{committed:?}");
+    assert!(commit().get("degraded").is_string());
     let check = || served.api.check("reserved", "k", 0, None).get("remaining");
     assert_eq!(check(), 60, "the object answers again");
-    assert_eq!(check(), 85, "and is told what the reservation has really cost");
     assert_eq!((commit().get("charged"), check()), (json!(15), json!(85)));
 }

@@ -15,18 +15,14 @@ const KEY: usize = 4_096;
 pub(crate) const MOST_WAITING: usize = 1 << 13;
 const WAITING: usize = 2_048;
 
-/// The most bytes of states by which a node decides while objects cannot be asked, and of commits that wait for them.
+/// The most bytes of states by which a node decides while objects cannot be asked.
 pub(crate) const SHARES: usize = 4_000_000;
-pub(crate) const MOST_COMMITS: usize = 1 << 11;
-const COMMIT: usize = 1_024;
 
 /// The memory for states, questions and replies of all objects of an isolate together.
 const OBJECTS: usize = 44_000_000;
 
-const _: () = assert!(
-    MOST_KEYS * KEY + MOST_WAITING * WAITING + SHARES + MOST_COMMITS * COMMIT + OBJECTS + LEFT
-        <= ISOLATE
-);
+const _: () =
+    assert!(MOST_KEYS * KEY + MOST_WAITING * WAITING + SHARES + OBJECTS + LEFT <= ISOLATE);
 
 thread_local! {
     static USED: Cell<usize> = const { Cell::new(0) };

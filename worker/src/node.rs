@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{Access, Check, Exchange, LogSecret, Outcome, Step};
+use tidegate_tier::outage::Shares;
 use tidegate_tier::wire::{Failure, NodeOptions, Outgoing};
-use tidegate_tier::{cache, outage};
+use tidegate_tier::{Outage, cache};
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
@@ -16,7 +17,7 @@ use crate::exchanges::{End, Exchanges, NextStep, Running};
 use crate::in_force::{InForce, Needs};
 use crate::lists::Handover;
 use crate::log::log_error;
-use crate::memory::{MOST_COMMITS, MOST_KEYS, MOST_WAITING, SHARES};
+use crate::memory::{MOST_KEYS, MOST_WAITING, SHARES};
 use crate::policies;
 use crate::watch::Watch;
 
@@ -75,7 +76,7 @@ impl Node {
             deadline: LONGEST_QUESTION,
             ..NodeOptions::default()
         };
-        let outage = outage::Options { most_bytes: SHARES, most_commits: MOST_COMMITS };
+        let shares = Shares::Own(Outage::new(SHARES));
         let watch = Watch::new(revision.tag.clone(), policies_delay);
         let in_force = InForce::new(revision, access, telemetry);
         in_force.say(&needs);
@@ -86,7 +87,7 @@ impl Node {
                 log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
             trusts_caller_time,
-            asks: tidegate_tier::Node::new(cache, outbox, outage),
+            asks: tidegate_tier::Node::new(cache, outbox, (0, shares)),
             exchanges: Exchanges::default(),
             next: 0,
             needs,
@@ -214,7 +215,7 @@ impl Node {
     /// Takes the answers that have come. `cause` is the error of a call that failed, for the log.
     pub(crate) fn settle(&mut self, cause: &JsValue) {
         let (now, _) = self.clock.last();
-        while let Some(answer) = self.asks.poll_answer(now) {
+        while let Some(answer) = self.asks.poll_answer() {
             let shared = self.asks.share(&answer, now);
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),

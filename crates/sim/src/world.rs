@@ -25,10 +25,9 @@
 //! - Each refusal that a node repeats was told to this node, no longer ago than the policy says, and no operation
 //!   of the node has ended it. If nobody has given units back since, the authority would refuse at this moment; clocks
 //!   that differ make the refusal last longer by their difference.
-//! - In an outage a host grants its share and at most one request more. The share is what the host knew to be left when the
-//!   share began, divided by the number of hosts. After the outage the store charges each grant once. It may charge less
-//!   by the units that a crash or a lost answer has lost, and more by the units of calls whose answers did not come.
-//!   Nobody reserves in this world.
+//! - In any period an outage costs at most one more limit: since the store went away, all hosts together have granted no more than
+//!   a limit by their shares, and each of them no more than its part. A host that has begun anew grants nothing by a share before the
+//!   store has answered it. Nobody reserves in this world.
 //!
 //! ```
 //! use tidegate_sim::world::{History, Script, Topology};

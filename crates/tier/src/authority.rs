@@ -75,12 +75,12 @@ mod tests;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
+use core::num::NonZeroU64;
 
 use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 
-use crate::cache::Transmit;
 use crate::count::less;
-use crate::outage::{Outage, Told};
+use crate::outage::{Outage, Shares, Standing};
 use ask::{Completion, OnFailure, expires_at};
 pub use ask::{Failure, Options, Queued, Swap, SwapEntry, SwapOutcome};
 use partitions::{Left, Partitions};
@@ -96,7 +96,8 @@ pub struct Authority<T, E> {
     /// The number of operations without an answer.
     waiting: usize,
     overloaded: u64,
-    outage: Outage,
+    shares: Shares,
+    standing: Standing,
     /// The store is known not to answer.
     is_away: bool,
     /// Some operation was one that a node may decide by itself.
@@ -114,7 +115,11 @@ impl<T, E: Clone> Authority<T, E> {
             answers: VecDeque::new(),
             waiting: 0,
             overloaded: 0,
-            outage: Outage::new(options.outage),
+            shares: match options.shares {
+                Some(lend) => Shares::Process(lend),
+                None => Shares::Own(Outage::new(Outage::MOST_BYTES)),
+            },
+            standing: Standing { store: options.store, ..Standing::default() },
             is_away: false,
             has_shares: false,
         }
@@ -132,7 +137,8 @@ impl<T, E: Clone> Authority<T, E> {
             self.has_shares = true;
             if self.is_away {
                 let known = self.partitions.last_seen(&asked.resolved);
-                let mut shares = OnFailure { outage: Some(&mut self.outage), now: None };
+                let shares = Some((&mut self.shares, self.standing));
+                let mut shares = OnFailure { shares, now: None };
                 if let Some(answer) = shares.share(&asked, known) {
                     self.answers.push_back((asked.token, answer));
                     return;
@@ -207,16 +213,14 @@ impl<T, E: Clone> Authority<T, E> {
         let ttl_margin = self.options.ttl_margin;
         let is_node = !self.options.is_only_writer;
         for (id, outcome) in swap.partitions.into_iter().zip(outcomes) {
-            let outage = is_node.then_some(&mut self.outage);
-            let mut on_failure = OnFailure { outage, now };
+            self.standing.has_answered |= !matches!(outcome, SwapOutcome::Failed(_));
+            let shares = is_node.then_some((&mut self.shares, self.standing));
+            let mut on_failure = OnFailure { shares, now };
             let Some(partition) = self.partitions.get_mut(id) else { continue };
             match outcome {
                 SwapOutcome::Swapped => {
                     let expires_at = |used: &Used<'_>| expires_at(used, ttl_margin, swap.at);
                     partition.swapped(expires_at, now, &mut self.answers);
-                    if let Some(outage) = on_failure.outage.filter(|outage| !outage.is_empty()) {
-                        outage.handle_decided(partition.policy.name(), &partition.name);
-                    }
                 }
                 SwapOutcome::Found(found) => {
                     if partition.lost_for(at) > self.options.patience {
@@ -231,7 +235,7 @@ impl<T, E: Clone> Authority<T, E> {
                     partition.give_up(&found, failure, (&mut on_failure, &mut self.answers));
                 }
                 SwapOutcome::Unreadable(error) => {
-                    on_failure.outage = None;
+                    on_failure.shares = None;
                     let answers = (&mut on_failure, &mut self.answers);
                     partition.failed(&Failure::Store(error), answers);
                 }
@@ -249,8 +253,8 @@ impl<T, E: Clone> Authority<T, E> {
         let is_node = !self.options.is_only_writer;
         for id in mem::take(&mut self.ready) {
             if let Some(partition) = self.partitions.get_mut(id) {
-                let outage = is_node.then_some(&mut self.outage);
-                let answers = (&mut OnFailure { outage, now }, &mut self.answers);
+                let shares = is_node.then_some((&mut self.shares, self.standing));
+                let answers = (&mut OnFailure { shares, now }, &mut self.answers);
                 partition.fail_waiting(&Failure::Store(error.clone()), answers);
             }
             self.settle(id);
@@ -259,7 +263,7 @@ impl<T, E: Clone> Authority<T, E> {
 
     /// Takes the number of nodes that were last seen on the store: see [`outage`](crate::outage).
     pub fn handle_nodes(&mut self, nodes: u64) {
-        self.outage.handle_nodes(nodes);
+        self.standing.nodes = NonZeroU64::new(nodes).or(self.standing.nodes);
     }
 
     /// Takes note that the store does not answer. Until [`handle_back`](Self::handle_back), what a node may decide by itself is
@@ -271,20 +275,8 @@ impl<T, E: Clone> Authority<T, E> {
     }
 
     /// Takes note that the store answers again.
-    pub fn handle_back(&mut self) {
+    pub const fn handle_back(&mut self) {
         self.is_away = false;
-        self.outage.handle_back();
-    }
-
-    /// What the store must be told of the time in which it did not answer; nothing before [`handle_back`](Self::handle_back). The driver
-    /// asks for this operation, and tells [`handle_told`](Self::handle_told) what came of it.
-    pub fn poll_owed(&mut self, now: Timestamp) -> Option<Transmit> {
-        if self.is_away { None } else { self.outage.poll_owed(now) }
-    }
-
-    /// Takes what came of telling the store.
-    pub fn handle_told(&mut self, owed: Transmit, told: Told) {
-        self.outage.handle_told(owed, told);
     }
 
     /// The next answer.

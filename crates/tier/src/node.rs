@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use tidegate_gate::{Micros, Timestamp, Verdict};
 
 use crate::cache::{LocalVerdict, NodeCache, NodeStep, Options, Transmit};
-use crate::outage::{self, Outage, Told};
+use crate::outage::{Shares, Standing};
 use crate::wire::{Delivered, Failure, NodeOptions, Outbox, Outgoing};
 
 /// A node whose authorities are one remote call away. [`wire`](crate::wire) says how to drive it.
@@ -15,20 +15,19 @@ use crate::wire::{Delivered, Failure, NodeOptions, Outbox, Outgoing};
 pub struct Node<T> {
     cache: NodeCache,
     outbox: Outbox<Option<T>>,
-    outage: Outage,
-    /// What authorities are being told of outages.
-    telling: Vec<Transmit>,
+    shares: Shares,
+    standing: Standing,
 }
 
 impl<T> Node<T> {
-    /// A node that remembers nothing yet.
+    /// A node that remembers nothing yet. `store` is the number of its authorities among the stores of the process.
     #[must_use]
-    pub fn new(cache: Options, outbox: NodeOptions, outage: outage::Options) -> Self {
+    pub fn new(cache: Options, outbox: NodeOptions, (store, shares): (u64, Shares)) -> Self {
         Self {
             cache: NodeCache::new(cache),
             outbox: Outbox::new(outbox),
-            outage: Outage::new(outage),
-            telling: Vec::new(),
+            shares,
+            standing: Standing { store, ..Standing::default() },
         }
     }
 
@@ -60,49 +59,25 @@ impl<T> Node<T> {
         self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
     }
 
-    /// The next answer that has come, of which the node has learnt. `now` is the time of the node's wall clock.
-    pub fn poll_answer(&mut self, now: Timestamp) -> Option<Delivered<Option<T>>> {
+    /// The next answer that has come, of which the node has learnt.
+    pub fn poll_answer(&mut self) -> Option<Delivered<Option<T>>> {
         let answer = self.outbox.poll_answer()?;
         if let Some(heard) = answer.verdict_of() {
             self.cache.handle_verdict(&heard);
         }
-        if Outage::is_for(&answer.asked.resolved) {
-            self.tell(&answer, now);
-        }
+        self.standing.has_answered |= answer.result.is_ok();
         Some(answer)
     }
 
-    /// The verdict of the node's share at `now` on an operation that its authority has not decided: see [`outage`]. `None` if the
+    /// The verdict of the node's share at `now` on an operation that its authority has not decided: see [`outage`](crate::outage). `None` if the
     /// node cannot decide it. The node does not know how many nodes there are, so the policy must say it.
     pub fn share(&mut self, failed: &Delivered<Option<T>>, now: Timestamp) -> Option<Verdict> {
         let Outgoing { resolved, operation, .. } = &failed.asked;
         match failed.result {
             Err(Failure::Unknown | Failure::Store(_)) => {
-                self.outage.decide(resolved, now, operation, None)?.ok()
+                self.shares.decide(self.standing, resolved, now, operation, None)?.ok()
             }
             _ => None,
-        }
-    }
-
-    /// Tells an authority that answers what the node has decided by itself.
-    fn tell(&mut self, answer: &Delivered<Option<T>>, now: Timestamp) {
-        let Delivered { asked: Outgoing { resolved, operation, token, .. }, at, result } = answer;
-        let is_told = |owed: &Transmit| owed.operation == *operation && owed.resolved == *resolved;
-        if token.is_none()
-            && let Some(told) = self.telling.iter().position(is_told)
-        {
-            let owed = self.telling.swap_remove(told);
-            self.outage.handle_told(owed, told_by(result));
-        }
-        if result.is_err() {
-            return;
-        }
-        self.outage.handle_answered(resolved, now);
-        while self.telling.len() < MOST_TOLD
-            && let Some(owed) = self.outage.poll_answered()
-        {
-            self.telling.push(owed.clone());
-            self.ask_for(owed, *at);
         }
     }
 
@@ -118,15 +93,3 @@ impl<T> Node<T> {
         &mut self.outbox
     }
 }
-
-/// What came of telling an authority something.
-const fn told_by(result: &Result<Verdict, Failure>) -> Told {
-    match result {
-        Ok(_) | Err(Failure::Transaction(_)) => Told::Done, // or it never can be
-        Err(Failure::Overloaded { .. } | Failure::TooLate) => Told::NotDone,
-        Err(_) => Told::Unknown,
-    }
-}
-
-/// How many operations authorities are told at once.
-const MOST_TOLD: usize = 64;

@@ -45,7 +45,8 @@
 //! use std::sync::Arc;
 //! use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp};
 //! use tidegate_tier::authority::{self, Authority, SwapOutcome, SwapEntry};
-//! use tidegate_tier::{Node, cache, outage};
+//! use tidegate_tier::{Node, Outage, cache};
+//! use tidegate_tier::outage::Shares;
 //! use tidegate_tier::wire::{
 //!     Outgoing, AuthorityOptions, Failure, Outbox, NodeOptions, Place, Inbox, WireError,
 //! };
@@ -94,7 +95,7 @@
 //!             Ok(reply) => node.outbox().handle_reply(&reply, at).unwrap(),
 //!             Err(_) => node.outbox().handle_lost(question.number, &Failure::Unknown, at),
 //!         }
-//!         while let Some(answer) = node.poll_answer(Timestamp(1_700_000_000_000_000 + at.0)) {
+//!         while let Some(answer) = node.poll_answer() {
 //!             let passes = answer.result.is_ok_and(|verdict| verdict.decision.is_allowed());
 //!             answers.extend(answer.asked.token.map(|caller| (caller, passes)));
 //!         }
@@ -116,7 +117,7 @@
 //! let id = Id([7, 42]); // drawn when the node starts
 //! let cache = cache::Options { node: id, ..cache::Options::default() };
 //! let outbox = NodeOptions { node: id, ..NodeOptions::default() };
-//! let mut node = Node::new(cache, outbox, outage::Options::default());
+//! let mut node = Node::new(cache, outbox, (0, Shares::Own(Outage::new(1 << 20))));
 //! let ask = |node: &mut Node<u32>, token, at| {
 //!     let (resolved, operation) = (user.clone(), Operation::from(1));
 //!     let asked = Outgoing { resolved, operation, now: None, at, token: Some(token) };

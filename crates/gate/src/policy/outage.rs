@@ -81,8 +81,7 @@ impl Policy {
         };
         format!(
             "in an outage each node decides by its share of the limits, from what it last knew: they are divided by {nodes}; \
-             all nodes together grant at most what the limits grant, one request more for each node, and what they had not \
-             seen of each other when it began"
+             in any period an outage costs at most one more limit"
         )
     }
 }

@@ -5,13 +5,9 @@ use super::Mutation;
 const PARTITION: &str = "crates/tier/src/outage/partition.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 4] = [
-    ("a grant of a share counts once", PARTITION,
-        "let others = self.nodes.get().saturating_sub(1);", "let others = self.nodes.get().saturating_sub(self.nodes.get());"),
-    ("a share begins with a full limit", PARTITION,
-        "            self.transaction.learn(&own, known);\n", "            let _ = known;\n"),
-    ("the store is told of no grant", PARTITION,
-        "            if units > 0 {", "            if false && units > 0 {"),
-    ("a charge that was not done is forgotten", PARTITION,
-        "                self.grant(&key, units);\n            }\n            (Operation::Charge(_), Told::Unknown)", "                let _ = (key, units);\n            }\n            (Operation::Charge(_), Told::Unknown)"),
+pub(super) const MUTATIONS: [Mutation; 2] = [
+    ("a unit of a share counts once", PARTITION,
+        "cost.saturating_mul(self.nodes)", "cost.saturating_mul(self.nodes.min(1))"),
+    ("a node has a share before the store has answered it", "crates/tier/src/authority/ask.rs",
+        "let (shares, standing) = self.shares.as_mut()?;", "let (shares, standing) = self.shares.as_mut()?;\n        standing.nodes = core::num::NonZeroU64::new(4);"),
 ];

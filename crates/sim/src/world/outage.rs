@@ -1,7 +1,7 @@
 //! Hosts whose store goes away: under `on_error = "local"` each goes on by its share of the limits.
 //!
-//! This world looks from outside. It counts what each host grants, by the store and by itself, and what the store holds in the
-//! end. Its clocks are right, and no window ends while a history lasts.
+//! This world looks from outside. It counts what the hosts grant by their shares. Its clocks are right, and no window ends while a
+//! history lasts, so the history is one period.
 
 mod account;
 mod draw;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use tidegate_gate::Micros;
-use tidegate_tier::{authority, outage};
+use tidegate_tier::authority;
 
 use super::clock::{Clock, Ticks};
 use super::parameter::Parameter;
@@ -127,7 +127,8 @@ impl Setup {
     /// The options of an authority.
     pub(super) fn authority(&self, is_only_writer: bool) -> authority::Options {
         authority::Options {
-            outage: outage::Options::default(),
+            store: 0,
+            shares: None,
             remembered: self.remembered,
             is_only_writer,
             most_waiting: self.most_waiting,

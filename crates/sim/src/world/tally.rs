@@ -122,15 +122,13 @@ const WIRE: [&str; 10] = [
 ];
 
 /// The situations of hosts whose store goes away. Every run of some hundred histories should see each.
-const OUTAGE: [&str; 8] = [
+const OUTAGE: [&str; 6] = [
     "a deadline passed",
     "a host crashed",
     "a share granted",
     "a share refused",
     "a swap came late",
     "the store granted",
-    "the store was told of a share",
-    "units were charged twice",
 ];
 
 /// The situations of reservations.

@@ -6,7 +6,7 @@ use tidegate_gate::{
     Limits, Micros, Operation, Resolved, Timestamp, Transaction, TransactionError, Used, Verdict,
 };
 
-use crate::outage::{self, Outage};
+use crate::outage::{OfProcess, Shares, Standing};
 
 /// How an authority uses memory and time.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +24,10 @@ pub struct Options {
     /// The largest difference between any two clocks of the nodes and of the store. States are kept this much
     /// longer, because they expire by the clock of the store.
     pub ttl_margin: Micros,
-    /// How much a node remembers while the store cannot be asked. An only writer is no node.
-    pub outage: outage::Options,
+    /// The number of the store among those of the process.
+    pub store: u64,
+    /// The shares of the process; `None` if the authority has its own. An only writer is no node.
+    pub shares: Option<OfProcess>,
     /// How long other writers may come first, by the time that [`Authority::handle`](super::Authority::handle) is given. Then the
     /// operations of the partition get [`Failure::Contended`].
     pub patience: Micros,
@@ -45,7 +47,8 @@ impl Default for Options {
             is_only_writer: false,
             most_records: 64,
             ttl_margin: Micros(10_000_000),
-            outage: outage::Options::default(),
+            store: 0,
+            shares: None,
             patience: Micros(1_000_000),
             most_wait: Micros(10_000_000),
             seed: 0,
@@ -102,8 +105,8 @@ pub(super) type Completion<T, E> = (T, Result<Verdict, Failure<E>>);
 
 /// Answers operations that the store has not done.
 pub(super) struct OnFailure<'a> {
-    /// The shares of the node; `None` for an only writer, which is no node.
-    pub(super) outage: Option<&'a mut Outage>,
+    /// The shares of the node, and what it knows; `None` for an only writer, which is no node.
+    pub(super) shares: Option<(&'a mut Shares, Standing)>,
     /// The time of the driver's clock.
     pub(super) now: Option<Timestamp>,
 }
@@ -126,8 +129,8 @@ impl OnFailure<'_> {
         known: Option<&Transaction>,
     ) -> Option<Result<Verdict, Failure<E>>> {
         let Queued { resolved, operation, .. } = asked;
-        let outage = self.outage.as_deref_mut()?;
-        let verdict = outage.decide(resolved, asked.time(self.now), operation, known)?;
+        let (shares, standing) = self.shares.as_mut()?;
+        let verdict = shares.decide(*standing, resolved, asked.time(self.now), operation, known)?;
         Some(verdict.map_err(Failure::Transaction))
     }
 }

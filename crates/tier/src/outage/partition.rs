@@ -1,125 +1,86 @@
 //! The share of one partition.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::mem;
 use core::num::NonZeroU64;
 
 use tidegate_gate::{
-    Answered, KeySlots, Operation, Policy, Request, Resolved, Timestamp, Transaction,
-    TransactionError, Verdict,
+    Decision, Effect, Id, KeySlots, Micros, Operation, OperationError, Request, Resolved,
+    Timestamp, Transaction, TransactionError, Verdict,
 };
-
-use crate::cache::Transmit;
-
-/// What came of telling the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The store has done the operation, or never can.
-    Done,
-    /// The store has not done it.
-    NotDone,
-    /// Nobody knows whether the store has done it.
-    Unknown,
-}
 
 /// A partition of which the node has a share.
 #[derive(Debug)]
 pub(super) struct Partition {
+    store: u64,
     /// A key of the partition.
     of: Resolved,
-    nodes: NonZeroU64,
-    /// Its stored states are those that the node last knew. Its writes are never stored.
+    /// How often each unit counts: the most nodes that were ever seen, because a unit never counts less than when it was taken.
+    nodes: u64,
+    /// It begins with the states that the node last knew. Its writes are never stored.
     transaction: Transaction,
-    /// By the keys.
-    #[expect(clippy::vec_box, reason = "a new key moves all behind it, which are then small")]
-    granted: Vec<Box<Granted>>,
-    commits: Vec<Transmit>,
-    /// The store must be told something.
-    is_due: bool,
-    /// How many operations the store is being told.
-    told: usize,
-    /// Nobody knows whether the store has taken a charge, so the share goes on until the store has decided on the partition.
-    is_lost: bool,
+    /// The reservations of the share, and when they end.
+    reserved: Vec<(Id, Timestamp)>,
     bytes: usize,
 }
 
-/// What the node granted a key by itself, beside reservations.
-#[derive(Debug)]
-struct Granted {
-    key: KeySlots,
-    units: u64,
-}
-
 impl Partition {
-    pub(super) fn new(resolved: &Resolved, nodes: NonZeroU64) -> Self {
+    pub(super) fn new(store: u64, resolved: &Resolved) -> Self {
         Self {
+            store,
             of: resolved.clone(),
-            nodes,
+            nodes: 1,
             transaction: Transaction::default(),
-            granted: Vec::new(),
-            commits: Vec::new(),
-            is_due: false,
-            told: 0,
-            is_lost: false,
+            reserved: Vec::new(),
             bytes: size_of::<Self>(),
         }
     }
 
-    /// The revision of the policy.
-    pub(super) const fn policy(&self) -> &Arc<Policy> {
-        self.of.policy()
+    /// The store, and the names of the policy and of the partition.
+    pub(super) fn place(&self) -> (u64, &str, &str) {
+        (self.store, self.of.policy().name(), self.of.partition())
     }
 
-    /// The names of the policy and of the partition.
-    pub(super) fn place(&self) -> (&str, &str) {
-        (self.of.policy().name(), self.of.partition())
-    }
-
-    /// The commits of which the store is to be told.
-    pub(super) fn commits(&self) -> usize {
-        self.commits.len()
+    /// Whether the limits are those of this key.
+    pub(super) fn is_of(&self, resolved: &Resolved) -> bool {
+        let (own, other) = (self.of.policy(), resolved.policy());
+        Arc::ptr_eq(own, other) || own == other
     }
 
     /// An estimate of its bytes of memory.
     pub(super) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether the store must be told something.
-    pub(super) const fn is_due(&self) -> bool {
-        self.is_due
-    }
-
-    /// Whether the share must go on.
-    pub(super) const fn is_needed(&self) -> bool {
-        self.told > 0 || self.is_due || self.is_lost
-    }
-
-    /// Takes note that the store has decided on the partition.
-    pub(super) const fn decided(&mut self) {
-        self.is_lost = false;
+        let reserved = self.reserved.capacity().saturating_mul(size_of::<(Id, Timestamp)>());
+        self.bytes.saturating_add(reserved)
     }
 
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
-        self.told == 0 && self.commits.is_empty() && self.transaction.is_fresh(now)
+        self.transaction.is_fresh(now)
     }
 
-    /// Decides an operation. `None` if the key is a new one and there `is_no_room`.
+    /// Decides an operation. `None` if it is none for a share, or if the key is a new one and there `is_no_room`.
     pub(super) fn decide(
         &mut self,
-        resolved: &Resolved,
+        (resolved, nodes): (&Resolved, NonZeroU64),
         now: Timestamp,
         operation: &Operation,
-        known: Option<&Transaction>,
-        is_no_room: bool,
+        (known, is_no_room): (Option<&Transaction>, bool),
     ) -> Option<Result<Verdict, TransactionError>> {
-        let is_known = !self.policy().shares_states() || self.find(resolved.key()).is_ok();
-        if is_no_room && !is_known {
+        let resolved = resolved.without_idempotency(); // an answer that a node gives by itself is not kept
+        if is_no_room && !self.transaction.has(&resolved) {
             return None;
         }
-        let resolved = resolved.without_idempotency(); // an answer that a node gives by itself is not kept
+        self.nodes = self.nodes.max(nodes.get());
+        let times = |cost: u64| cost.saturating_mul(self.nodes);
+        let of_all = |request: &Request| Request { cost: times(request.cost), ..*request };
+        let (of_all, request) = match operation {
+            Operation::Decide(request) => (Operation::Decide(of_all(request)), Some(request)),
+            Operation::Peek(request) => (Operation::Peek(of_all(request)), Some(request)),
+            Operation::Explain(request) => (Operation::Explain(of_all(request)), Some(request)),
+            Operation::Commit(id, units) if self.reserved.iter().any(|(own, _)| own == id) => {
+                (Operation::Commit(*id, times(*units)), None)
+            }
+            _ => return None,
+        };
         let records = self.transaction.len();
         let own = self.transaction.join(&resolved);
         let is_new = self.transaction.len() > records;
@@ -127,129 +88,70 @@ impl Partition {
         if let Some(known) = known {
             self.transaction.learn(&own, known);
         }
-        let verdict = self.operate(&own, now, operation);
+        let verdict = match (self.transaction.operate(&own, now, &of_all), request) {
+            (Ok(answered), _) => Ok(self.of_share(answered.verdict)),
+            (Err(TransactionError::Operation(OperationError::Cost(_))), Some(request)) => {
+                self.too_much(&own, now, request)
+            }
+            (Err(error), _) => Err(error),
+        };
+        if let (Ok(Verdict { effect: Effect::Reserved { until, .. }, .. }), Some(id)) =
+            (&verdict, request.and_then(|request| request.lease))
+        {
+            self.remember(id, *until, now);
+        }
         let after = self.transaction.bytes_of(&own);
         self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
         Some(verdict)
     }
 
-    fn operate(
-        &mut self,
-        own: &KeySlots,
-        now: Timestamp,
-        operation: &Operation,
-    ) -> Result<Verdict, TransactionError> {
-        let Answered { verdict, .. } = self.transaction.operate(own, now, operation)?;
-        let mut verdict = Verdict { degraded: true, ..verdict };
-        match operation {
-            Operation::Decide(request) if request.cost > 0 && verdict.decision.is_allowed() => {
-                verdict = self.charge_the_others(own, now, request, verdict);
-                if !request.reserves() {
-                    self.grant(own, request.cost);
-                }
-            }
-            Operation::Commit(id, actual) => {
-                self.commit(Transmit {
-                    resolved: own.resolved().clone(),
-                    operation: Operation::Commit(*id, *actual),
-                });
-            }
-            _ => {}
-        }
-        Ok(verdict)
-    }
-
-    /// Charges what the other nodes may grant meanwhile. Afterwards the limits say what is left for all nodes together.
-    fn charge_the_others(
+    /// The refusal of a request that costs more than the whole share. It may pass once the store is back.
+    fn too_much(
         &mut self,
         own: &KeySlots,
         now: Timestamp,
         request: &Request,
-        granted: Verdict,
-    ) -> Verdict {
-        let others = self.nodes.get().saturating_sub(1);
-        let units = request.cost.saturating_mul(others);
-        if units == 0 {
-            return granted;
+    ) -> Result<Verdict, TransactionError> {
+        // without a share it may be an error
+        self.transaction.operate(own, now, &Operation::Peek(*request))?;
+        let looked = Operation::Peek(Request { cost: 0, ..*request });
+        let looked = self.transaction.operate(own, now, &looked)?;
+        let mut verdict = self.of_share(looked.verdict);
+        if let Decision::Allow { limit, remaining, reset_after } = verdict.decision {
+            let retry_after = reset_after.max(Micros::SECOND);
+            verdict.decision = Decision::Deny { limit, remaining, retry_after, reset_after };
+            verdict.effect = Effect::Decision;
         }
-        let charged = self.transaction.operate(own, now, &Operation::Charge(units));
-        let Ok(Answered { verdict: charged, .. }) = charged else { return granted };
-        let mut limits = granted.limits;
-        for (said, after) in limits.iter_mut().zip(charged.limits) {
-            if said.is_allowed() {
-                *said = after; // a limit in shadow may have refused, and goes on to say so
-            }
-        }
-        Verdict { decision: charged.decision, limits, ..granted }
+        Ok(verdict)
     }
 
-    fn find(&self, key: &str) -> Result<usize, usize> {
-        self.granted.binary_search_by(|granted| granted.key.resolved().key().cmp(key))
-    }
-
-    fn grant(&mut self, key: &KeySlots, units: u64) {
-        self.is_due = true;
-        match self.find(key.resolved().key()) {
-            Ok(at) => {
-                let granted = self.granted.get_mut(at);
-                granted.into_iter().for_each(|own| own.units = own.units.saturating_add(units));
-            }
-            Err(at) => {
-                self.bytes = self.bytes.saturating_add(size_of::<Granted>());
-                self.granted.insert(at, Box::new(Granted { key: key.clone(), units }));
+    /// A verdict in units that count once.
+    fn of_share(&self, mut verdict: Verdict) -> Verdict {
+        let once = |units: &mut u64| *units = units.checked_div(self.nodes).unwrap_or(*units);
+        for decision in verdict.limits.iter_mut().chain([&mut verdict.decision]) {
+            match decision {
+                Decision::Allow { remaining, .. } | Decision::Deny { remaining, .. } => {
+                    once(remaining);
+                }
             }
         }
-    }
-
-    /// Takes a commit that the store must be told. Returns whether it is a new one: of several of one id the first counts.
-    fn commit(&mut self, owed: Transmit) -> bool {
-        self.is_due = true;
-        let id = |owed: &Transmit| match owed.operation {
-            Operation::Commit(id, _) => Some(id),
-            _ => None,
-        };
-        let is_new = self.commits.iter().all(|other| id(other) != id(&owed));
-        if is_new {
-            self.commits.push(owed);
-        }
-        is_new
-    }
-
-    /// Takes what the store must be told.
-    pub(super) fn take_owed(&mut self, now: Timestamp, owed: &mut Vec<Transmit>) {
-        if !mem::take(&mut self.is_due) {
-            return;
-        }
-        let before = owed.len();
-        owed.append(&mut self.commits);
-        let granted = mem::take(&mut self.granted);
-        let bytes = granted.len().saturating_mul(size_of::<Granted>());
-        self.bytes = self.bytes.saturating_sub(bytes);
-        for granted in granted {
-            let Granted { key, units } = *granted;
-            let counted = self.transaction.used_since_stored(&key, now, self.nodes.get());
-            let units = counted.min(units);
-            if units > 0 {
-                let resolved = key.resolved().clone();
-                owed.push(Transmit { resolved, operation: Operation::Charge(units) });
+        match &mut verdict.effect {
+            Effect::Reserved { units, .. } | Effect::Committed { charged: units, .. } => {
+                once(units);
             }
-        }
-        self.told = self.told.saturating_add(owed.len().saturating_sub(before));
-    }
-
-    /// Takes what came of telling the store. Returns how many commits need not be told any more.
-    pub(super) fn told(&mut self, owed: Transmit, told: Told) -> usize {
-        self.told = self.told.saturating_sub(1);
-        match (owed.operation, told) {
-            (Operation::Charge(units), Told::NotDone) => {
-                let key = self.transaction.join(&owed.resolved);
-                self.grant(&key, units);
-            }
-            (Operation::Charge(_), Told::Unknown) => self.is_lost = true,
-            (Operation::Commit(..), Told::Done) => return 1,
-            (Operation::Commit(..), _) => return usize::from(!self.commit(owed)),
             _ => {}
         }
-        0
+        Verdict { degraded: true, ..verdict }
+    }
+
+    /// Remembers a reservation, and forgets those that have ended before the memory grows.
+    fn remember(&mut self, id: Id, until: Timestamp, now: Timestamp) {
+        if self.reserved.iter().any(|(own, _)| *own == id) {
+            return;
+        }
+        if self.reserved.len() == self.reserved.capacity() {
+            self.reserved.retain(|(_, until)| *until > now);
+        }
+        self.reserved.push((id, until));
     }
 }

@@ -1,15 +1,15 @@
-mod histories;
-
+use core::num::NonZeroU64;
 use std::format;
 use std::sync::Arc;
 use std::vec::Vec;
 
+use proptest::prelude::*;
 use tidegate_gate::{
-    Effect, Id, Idempotency, Micros, Operation, Policy, Request, Resolved, Timestamp, Transaction,
-    Verdict,
+    Effect, Id, Idempotency, Micros, Operation, OperationError, Policy, Request, Resolved,
+    Timestamp, Transaction, TransactionError, Verdict,
 };
 
-use super::{Options, Outage, Told, Transmit};
+use super::{Outage, Standing};
 
 fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", &format!("on_error = 'local'\n{text}")).unwrap())
@@ -23,212 +23,141 @@ fn on(policy: &Arc<Policy>, key: &str) -> Resolved {
     Resolved::new(policy, key).unwrap()
 }
 
-fn outage(nodes: u64) -> Outage {
-    let mut outage = Outage::new(Options::default());
-    outage.handle_nodes(nodes);
-    outage
+/// A node among so many.
+struct Node {
+    outage: Outage,
+    standing: Standing,
 }
 
-/// A transaction that has seen these grants.
-fn seen(resolved: &Resolved, grants: &[(u64, u64)]) -> Transaction {
+type Said = Option<Result<Verdict, TransactionError>>;
+
+impl Node {
+    fn among(nodes: u64) -> Self {
+        Self::with(1 << 20, nodes)
+    }
+
+    fn with(most_bytes: usize, nodes: u64) -> Self {
+        let nodes = NonZeroU64::new(nodes);
+        let standing = Standing { store: 1, nodes, has_answered: true };
+        Self { outage: Outage::new(most_bytes), standing }
+    }
+
+    fn ask(&mut self, key: &Resolved, now: u64, operation: impl Into<Operation>) -> Said {
+        self.outage.decide(self.standing, key, Timestamp(now), &operation.into(), None)
+    }
+
+    fn decide(&mut self, key: &Resolved, now: u64, operation: impl Into<Operation>) -> Verdict {
+        let verdict = self.ask(key, now, operation).unwrap().unwrap();
+        assert!(verdict.degraded);
+        verdict
+    }
+
+    fn passes(&mut self, key: &Resolved, now: u64, cost: u64) -> bool {
+        self.decide(key, now, cost).decision.is_allowed()
+    }
+}
+
+/// A transaction that has seen these units used.
+fn seen(resolved: &Resolved, used: u64) -> Transaction {
     let mut transaction = Transaction::default();
     let own = transaction.join(resolved);
-    for (now, cost) in grants {
-        transaction.operate(&own, Timestamp(*now), &Operation::from(*cost)).unwrap();
-    }
+    transaction.operate(&own, Timestamp(1), &Operation::from(used)).unwrap();
     transaction.stored(|_| Micros::ZERO);
     transaction
 }
 
-fn decide(outage: &mut Outage, resolved: &Resolved, now: u64, cost: u64) -> Option<Verdict> {
-    let verdict = outage.decide(resolved, Timestamp(now), &cost.into(), None)?.unwrap();
-    assert!(verdict.degraded);
-    Some(verdict)
-}
-
-fn passes(outage: &mut Outage, resolved: &Resolved, now: u64, cost: u64) -> bool {
-    decide(outage, resolved, now, cost).unwrap().decision.is_allowed()
-}
-
-/// What the store must be told. It is told all.
-fn owed(outage: &mut Outage, now: u64) -> Vec<Operation> {
-    let mut all = Vec::new();
-    while let Some(owed) = outage.poll_owed(Timestamp(now)) {
-        all.push(owed.operation);
-        outage.handle_told(owed, Told::Done);
-    }
-    all
-}
-
 #[test]
-fn a_node_passes_one_request_even_if_its_share_is_less() {
-    let (policy, mut outage) = (window(5), outage(8));
+fn a_request_that_costs_more_than_the_share_is_refused_and_is_no_error() {
+    let (policy, mut node) = (window(20), Node::among(8));
     let key = on(&policy, "k");
-    assert!(passes(&mut outage, &key, 1, 1));
-    assert!(!passes(&mut outage, &key, 2, 1));
-    assert!(passes(&mut outage, &key, 3_600_000_000, 5), "once more in the next window");
-    assert!(!passes(&mut outage, &key, 3_600_000_001, 1));
+    for (cost, passes) in [(3, false), (20, false), (2, true), (1, false)] {
+        assert_eq!(node.passes(&key, 1, cost), passes, "{cost} of a share of 2.5");
+    }
+    let error = node.ask(&key, 1, 21).unwrap().unwrap_err();
+    assert!(matches!(error, TransactionError::Operation(OperationError::Cost(_))), "{error}");
+    let refused = node.decide(&key, 3_600_000_000, 3).decision;
+    assert_eq!((refused.limit(), refused.remaining()), (20, 2), "once more in the next window");
+    assert!(refused.retry_after() < Micros::MAX, "the store may be back");
 }
 
 #[test]
-fn a_node_that_knows_no_number_of_nodes_decides_nothing() {
-    let policy = window(5);
-    let mut outage = Outage::new(Options::default());
-    assert_eq!(decide(&mut outage, &on(&policy, "k"), 1, 1), None);
-    outage.handle_nodes(0);
-    assert_eq!(decide(&mut outage, &on(&policy, "k"), 1, 1), None);
-}
-
-#[test]
-fn the_policy_says_the_least_number_of_nodes() {
+fn a_node_without_a_number_of_nodes_or_an_answer_of_the_store_decides_nothing() {
+    let mut node = Node::among(0);
+    assert_eq!(node.ask(&on(&window(5), "k"), 1, 1), None);
     let text = "nodes = 4\nlimits = [{ algorithm = 'fixed_window', limit = 8, period = '1h' }]";
     let policy = policy(text);
-    for (seen, expected) in [(0, 2), (1, 2), (4, 2), (8, 1)] {
-        let (mut outage, key) = (outage(seen), on(&policy, "k"));
-        let granted = (0..8).filter(|_| passes(&mut outage, &key, 1, 1)).count();
-        assert_eq!(granted, expected, "{seen} nodes were seen");
+    for (counted, has_answered, expected) in [
+        (0, false, None),
+        (0, true, Some(2)),
+        (1, false, Some(2)),
+        (4, true, Some(2)),
+        (8, true, Some(1)),
+    ] {
+        let (mut node, key) = (Node::among(counted), on(&policy, "k"));
+        node.standing.has_answered = has_answered;
+        let said = node.ask(&key, 1, 0).map(|said| said.unwrap().decision.remaining());
+        assert_eq!(said, expected, "{counted} were seen");
     }
 }
 
 #[test]
-fn only_checks_peeks_and_commits_are_decided() {
-    let (policy, mut outage) = (window(5), outage(2));
+fn only_checks_peeks_and_commits_of_the_share_are_decided() {
+    let (policy, mut node) = (window(5), Node::among(2));
     let key = on(&policy, "k");
     for operation in [
         Operation::Refund(1),
         Operation::Charge(1),
+        Operation::Commit(Id([1, 1]), 1),
         Operation::Release(Id::default()),
         Operation::Block(Micros(1)),
     ] {
-        assert!(outage.decide(&key, Timestamp(1), &operation, None).is_none(), "{operation:?}");
+        assert!(node.ask(&key, 1, operation).is_none(), "{operation:?}");
     }
-    assert!(outage.decide(&key, Timestamp(1), &Operation::Peek(Request::of(1)), None).is_some());
-    assert_eq!(outage.poll_owed(Timestamp(1)), None, "a peek takes nothing");
-    let listed = Arc::new(Policy::parse("p", "on_error = 'local'\nallow = ['k']\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]").unwrap());
-    assert!(outage.decide(&on(&listed, "k"), Timestamp(1), &1.into(), None).is_none());
-    let closed = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]";
-    let closed = Arc::new(Policy::parse("p", closed).unwrap());
-    assert!(outage.decide(&on(&closed, "k"), Timestamp(1), &1.into(), None).is_none());
+    assert!(node.ask(&key, 1, Operation::Peek(Request::of(1))).is_some());
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]";
+    for text in [&*format!("on_error = 'local'\nallow = ['k']\n{limits}"), limits] {
+        let other = Arc::new(Policy::parse("p", text).unwrap());
+        assert!(node.ask(&on(&other, "k"), 1, 1).is_none());
+    }
 }
 
 #[test]
-fn what_no_longer_counts_is_not_charged() {
+fn a_reservation_takes_and_gives_back_by_the_same_factor() {
     let policy = policy(
-        "limits = [{ algorithm = 'fixed_window', limit = 100, period = '1s' },
-                   { algorithm = 'fixed_window', limit = 1000, period = '1h' }]",
+        "reservations = {}\nlimits = [{ algorithm = 'fixed_window', limit = 100_000, period = '1h' }]",
     );
-    let (mut outage, key) = (outage(2), on(&policy, "k"));
-    for second in 1..=3 {
-        assert!(passes(&mut outage, &key, second * 1_000_000, 10));
+    let (key, mut node) = (on(&policy, "k"), Node::among(8));
+    let left = |node: &mut Node| node.decide(&key, 9, 0).decision.remaining();
+    let reserve = |id| Request { lease: Some(id), hold: Micros(60_000_000), ..Request::of(4_000) };
+    let [first, second] = [Id([7, 7]), Id([8, 8])];
+    for id in [first, second] {
+        let verdict = node.decide(&key, 1, Operation::Decide(reserve(id)));
+        assert!(matches!(verdict.effect, Effect::Reserved { units: 4_000, .. }), "{verdict:?}");
     }
-    assert_eq!(owed(&mut outage, 3_500_000), [Operation::Charge(30)], "the hour counts them all");
-    for now in [3_000_000, 3_600_000_000, 3_600_000_001] {
-        assert!(passes(&mut outage, &key, now, 1));
-    }
-    assert_eq!(owed(&mut outage, 3_600_000_002), [Operation::Charge(2)], "those of this hour");
-    assert!(passes(&mut outage, &key, 3_600_000_003, 1));
-    assert_eq!(owed(&mut outage, 7_200_000_000), [], "no window counts it");
-    assert!(outage.is_empty());
-}
-
-#[test]
-fn a_charge_whose_fate_is_unknown_is_not_repeated() {
-    let policy = window(100);
-    for (told, expected) in
-        [(Told::Done, None), (Told::Unknown, None), (Told::NotDone, Some(Operation::Charge(3)))]
-    {
-        let (mut outage, key) = (outage(2), on(&policy, "k"));
-        assert!(passes(&mut outage, &key, 1, 3));
-        let first = outage.poll_owed(Timestamp(2)).unwrap();
-        assert_eq!(outage.poll_owed(Timestamp(2)), None);
-        outage.handle_told(first, told);
-        let again = outage.poll_owed(Timestamp(3));
-        assert_eq!(again.as_ref().map(|owed| owed.operation), expected, "{told:?}");
-        assert_eq!(outage.is_empty(), told == Told::Done);
-    }
-}
-
-#[test]
-fn a_key_goes_on_with_its_share_until_the_store_has_its_charge() {
-    let (policy, mut outage) = (window(10), outage(2));
-    let key = on(&policy, "k");
-    assert!(passes(&mut outage, &key, 1, 5));
-    let first = outage.poll_owed(Timestamp(2)).unwrap();
-    outage.handle_back();
-    assert!(!passes(&mut outage, &key, 3, 1), "the store fails once more");
-    outage.handle_told(first, Told::NotDone);
-    assert!(!passes(&mut outage, &key, 4, 1));
-    assert_eq!(owed(&mut outage, 5), [Operation::Charge(5)]);
-    assert!(passes(&mut outage, &key, 6, 1), "the share has begun anew");
-}
-
-fn reserving() -> Arc<Policy> {
-    policy(
-        "reservations = {}\nlimits = [{ algorithm = 'fixed_window', limit = 100, period = '1h' }]",
-    )
-}
-
-#[test]
-fn a_commit_is_told_until_the_store_has_it_and_a_reservation_never() {
-    let (policy, mut outage, id) = (reserving(), outage(2), Id([7, 7]));
-    let key = on(&policy, "k");
-    let reserve = Request { lease: Some(id), hold: Micros(60_000_000), ..Request::of(10) };
-    let verdict = outage.decide(&key, Timestamp(1), &reserve.into(), None).unwrap().unwrap();
-    assert!(matches!(verdict.effect, Effect::Reserved { units: 10, .. }));
-    assert_eq!(outage.poll_owed(Timestamp(1)), None, "its cost is not known yet");
+    assert_eq!(left(&mut node), 4_500, "12,500 less two estimates");
     for _ in 0..2 {
-        let commit = Operation::Commit(id, 4);
-        let verdict = outage.decide(&key, Timestamp(2), &commit, None).unwrap().unwrap();
-        let committed = Effect::Committed { charged: 4, late: false, by: None };
-        assert_eq!(verdict.effect, committed);
+        let verdict = node.decide(&key, 2, Operation::Commit(first, 33));
+        assert_eq!(verdict.effect, Effect::Committed { charged: 33, late: false, by: None });
+        assert_eq!(left(&mut node), 8_467);
     }
-    for told in [Told::Unknown, Told::NotDone, Told::Done] {
-        let owed = outage.poll_owed(Timestamp(3)).unwrap();
-        assert_eq!(owed.operation, Operation::Commit(id, 4));
-        outage.handle_told(owed, told);
-    }
-    assert_eq!(outage.poll_owed(Timestamp(4)), None);
-    assert!(outage.is_empty());
-}
-
-#[test]
-fn commits_that_have_no_room_are_not_taken() {
-    let policy = reserving();
-    let mut outage = Outage::new(Options { most_commits: 2, ..Options::default() });
-    outage.handle_nodes(2);
-    let key = on(&policy, "k");
-    let commit = |outage: &mut Outage, id| {
-        outage.decide(&key, Timestamp(1), &Operation::Commit(Id([id, id]), 1), None).is_some()
-    };
-    assert_eq!([1, 2, 3].map(|id| commit(&mut outage, id)), [true, true, false]);
-    assert_eq!(owed(&mut outage, 2).len(), 2);
-    assert!(commit(&mut outage, 3));
+    node.decide(&key, 2, Operation::Commit(second, 0));
+    assert_eq!(left(&mut node), 12_467);
 }
 
 #[test]
 fn memory_is_bounded_and_comes_back_with_time() {
-    let policy = window(5);
-    let mut outage = Outage::new(Options { most_bytes: 20_000, ..Options::default() });
-    outage.handle_nodes(1);
-    let full =
-        (0..1_000).find(|n| decide(&mut outage, &on(&policy, &format!("k{n}")), 1, 1).is_none());
-    assert!(full.is_some_and(|keys| keys > 5), "{full:?}");
-    assert!(decide(&mut outage, &on(&policy, "k0"), 2, 1).is_some(), "a known key goes on");
-    assert!(decide(&mut outage, &on(&policy, "new"), 3_600_000_000, 1).is_some());
-}
-
-#[test]
-fn memory_of_a_shared_partition_is_bounded_too() {
-    let policy = policy(
+    let shared = policy(
         "limits = [{ algorithm = 'fixed_window', limit = 1000000, period = '1h', depth = 0 },
                    { algorithm = 'fixed_window', limit = 5, period = '1h' }]",
     );
-    let mut outage = Outage::new(Options { most_bytes: 20_000, ..Options::default() });
-    outage.handle_nodes(1);
-    let taken = |n: &i32| decide(&mut outage, &on(&policy, &format!("k{n}")), 1, 1).is_some();
-    let taken = (0..1_000).filter(taken).count();
-    assert!((5..200).contains(&taken), "{taken}");
-    assert!(decide(&mut outage, &on(&policy, "k0"), 2, 1).is_some());
+    for (policy, most) in [(window(5), 200), (shared, 200)] {
+        let mut node = Node::with(20_000, 1);
+        let taken =
+            (0..1_000).filter(|n| node.ask(&on(&policy, &format!("k{n}")), 1, 1).is_some()).count();
+        assert!((5..most).contains(&taken), "{taken}");
+        assert!(node.ask(&on(&policy, "k0"), 2, 1).is_some(), "a known key goes on");
+        assert!(node.ask(&on(&policy, "new"), 3_600_000_001, 1).is_some());
+    }
 }
 
 #[test]
@@ -237,12 +166,10 @@ fn keys_that_share_a_limit_share_it_in_an_outage() {
         "limits = [{ algorithm = 'fixed_window', limit = 10, period = '1h', depth = 1 },
                    { algorithm = 'fixed_window', limit = 100, period = '1h' }]",
     );
-    let mut outage = outage(2);
+    let mut node = Node::among(2);
     let [a, b] = ["acme/a", "acme/b"].map(|key| on(&policy, key));
-    assert!(passes(&mut outage, &a, 1, 3));
-    assert!(passes(&mut outage, &b, 1, 2));
-    assert!(!passes(&mut outage, &a, 1, 1) && !passes(&mut outage, &b, 1, 1));
-    assert_eq!(owed(&mut outage, 2), [Operation::Charge(2), Operation::Charge(3)]);
+    assert!(node.passes(&a, 1, 3) && node.passes(&b, 1, 2));
+    assert!(!node.passes(&a, 1, 1) && !node.passes(&b, 1, 1));
 }
 
 #[test]
@@ -251,12 +178,12 @@ fn a_limit_in_shadow_goes_on_to_say_what_it_refuses() {
         "limits = [{ algorithm = 'fixed_window', limit = 4, period = '1h', shadow = true },
                    { algorithm = 'fixed_window', limit = 100, period = '1h' }]",
     );
-    let (mut outage, key) = (outage(2), on(&policy, "k"));
-    let shadow = |verdict: Verdict| {
+    let (mut node, key) = (Node::among(2), on(&policy, "k"));
+    let mut check = || {
+        let verdict = node.decide(&key, 1, 1);
         assert!(verdict.decision.is_allowed());
         verdict.limits[0].is_allowed()
     };
-    let mut check = || shadow(decide(&mut outage, &key, 1, 1).unwrap());
     assert_eq!([check(), check(), check()], [true, true, false]);
 }
 
@@ -265,59 +192,118 @@ fn a_repeat_in_an_outage_is_another_request() {
     let policy = policy(
         "idempotency = '1h'\nlimits = [{ algorithm = 'fixed_window', limit = 2, period = '1h' }]",
     );
-    let mut outage = outage(1);
+    let mut node = Node::among(1);
     let key = on(&policy, "k").known_by(Idempotency { id: Id([1, 1]), request: 1 });
-    let passes = [1, 2, 3].map(|now| passes(&mut outage, &key, now, 1));
-    assert_eq!(passes, [true, true, false]);
-    assert_eq!(owed(&mut outage, 4), [Operation::Charge(2)]);
+    assert_eq!([1, 2, 3].map(|now| node.passes(&key, now, 1)), [true, true, false]);
 }
 
 #[test]
-fn an_edit_starts_the_shares_anew_and_loses_no_charge() {
-    let mut outage = outage(2);
-    assert!(passes(&mut outage, &on(&window(10), "k"), 1, 5));
-    assert!(passes(&mut outage, &on(&window(20), "k"), 3, 5));
-    assert_eq!(owed(&mut outage, 4), [Operation::Charge(5), Operation::Charge(5)]);
-    assert!(outage.is_empty());
-}
-
-#[test]
-fn what_is_owed_of_one_partition_is_told_alone() {
-    let (policy, mut outage) = (window(10), outage(2));
-    let [a, b] = ["a", "b"].map(|key| on(&policy, key));
-    assert!(passes(&mut outage, &a, 1, 1) && passes(&mut outage, &b, 1, 2));
-    assert_eq!(outage.poll_answered(), None);
-    outage.handle_answered(&b, Timestamp(2));
-    let owed: Transmit = outage.poll_answered().unwrap();
-    assert_eq!((owed.resolved.key(), owed.operation), ("b", Operation::Charge(2)));
-    assert_eq!(outage.poll_answered(), None);
-    outage.handle_told(owed, Told::Done);
-    assert_eq!(outage.poll_owed(Timestamp(2)).unwrap().resolved.key(), "a");
+fn all_that_has_the_same_policy_has_one_share_and_an_edit_begins_it_anew() {
+    let mut node = Node::among(2);
+    assert!(node.passes(&on(&window(10), "k"), 1, 5));
+    assert!(!node.passes(&on(&window(10), "k"), 1, 1), "another parse of the same text");
+    assert!(node.passes(&on(&window(20), "k"), 1, 10), "an edit");
+    node.standing.store = 2;
+    assert!(node.passes(&on(&window(20), "k"), 1, 10), "another store");
 }
 
 #[test]
 fn what_is_learnt_later_does_not_undo_what_was_granted() {
-    let (policy, mut outage) = (window(10), outage(1));
+    let (policy, mut node) = (window(10), Node::among(1));
     let key = on(&policy, "k");
-    assert!(passes(&mut outage, &key, 1, 8));
-    let known = seen(&key, &[(1, 1)]);
-    let verdict = outage.decide(&key, Timestamp(2), &3.into(), Some(&known)).unwrap().unwrap();
-    assert!(!verdict.decision.is_allowed());
+    assert!(node.passes(&key, 1, 8));
+    let known = seen(&key, 1);
+    let verdict = node.outage.decide(node.standing, &key, Timestamp(2), &3.into(), Some(&known));
+    assert!(!verdict.unwrap().unwrap().decision.is_allowed());
 }
 
-#[test]
-fn a_share_whose_charge_is_lost_goes_on_until_the_store_has_decided() {
-    let (policy, mut outage) = (window(10), outage(2));
-    let key = on(&policy, "k");
-    assert!(passes(&mut outage, &key, 1, 5));
-    for _ in 0..3 {
-        outage.handle_back();
-        if let Some(owed) = outage.poll_owed(Timestamp(2)) {
-            outage.handle_told(owed, Told::Unknown);
+#[derive(Clone, Debug)]
+struct Asked {
+    node: usize,
+    after: u64,
+    cost: u64,
+}
+
+fn asked(most_cost: u64) -> impl Strategy<Value = Vec<Asked>> {
+    let asked = (0..8_usize, 0..900_000_u64, 1..=most_cost);
+    let asked = asked.prop_map(|(node, after, cost)| Asked { node, after, cost });
+    prop::collection::vec(asked, 0..400)
+}
+
+proptest! {
+    /// A window by hand: a count for each node, in which each grant of the node counts `nodes` times.
+    #[test]
+    fn nodes_share_what_is_left_of_a_window(
+        limit in 1..500_u64,
+        used in 0..500_u64,
+        nodes in 1..=8_usize,
+        asked in asked(19),
+    ) {
+        let (used, times) = (used.min(limit), u64::try_from(nodes).unwrap());
+        let policy = window(limit);
+        let key = on(&policy, "k");
+        let known = seen(&key, used);
+        let mut all: Vec<Node> = (0..nodes).map(|_| Node::among(times)).collect();
+        let mut counts = std::vec![used; nodes];
+        let mut granted = 0;
+        for (now, Asked { node, cost, .. }) in (2..).zip(asked) {
+            let (node, cost) = (node % nodes, cost.min(limit));
+            let Node { outage, standing } = &mut all[node];
+            let verdict = outage.decide(*standing, &key, Timestamp(now), &cost.into(), Some(&known));
+            let decision = verdict.unwrap().unwrap().decision;
+            let expected = counts[node] + times * cost <= limit;
+            prop_assert_eq!(decision.is_allowed(), expected);
+            if expected {
+                granted += cost;
+                counts[node] += times * cost;
+            }
+            prop_assert_eq!(decision.remaining(), (limit - counts[node]) / times);
         }
-        assert!(!passes(&mut outage, &key, 3, 1), "a store that never answers gives no new share");
+        prop_assert!(granted <= limit - used, "{granted}");
     }
-    outage.handle_decided("p", "k");
-    assert!(outage.is_empty());
-    assert!(passes(&mut outage, &key, 4, 1));
+
+    /// A bucket by hand, in units of a millionth: what each node has spent, in which each grant counts `nodes` times. In any span all
+    /// nodes together grant no more than the bucket.
+    #[test]
+    fn nodes_share_what_flows_into_a_bucket(
+        capacity in 1..100_u64,
+        rate in 1..50_u64,
+        nodes in 1..=8_usize,
+        asked in asked(5),
+    ) {
+        const UNIT: u64 = 1_000_000;
+        let times = u64::try_from(nodes).unwrap();
+        let text = "limits = [{ algorithm = 'token_bucket', capacity = CAPACITY, rate = 'RATE/s' }]";
+        let policy = policy(&text.replace("CAPACITY", &format!("{capacity}")).replace("RATE", &format!("{rate}")));
+        let key = on(&policy, "k");
+        let mut all: Vec<Node> = (0..nodes).map(|_| Node::among(times)).collect();
+        let mut spent = std::vec![(0, 1_000_000_u64); nodes];
+        let (mut granted, mut now) = (0, 1_000_000);
+        for Asked { node, after, cost } in asked {
+            let (node, cost) = (node % nodes, cost.min(capacity));
+            now += after;
+            let verdict = all[node].decide(&key, now, cost);
+            let (level, at) = spent[node];
+            let level = u64::saturating_sub(level, (now - at) * rate);
+            let expected = level + times * cost * UNIT <= capacity * UNIT;
+            prop_assert_eq!(verdict.decision.is_allowed(), expected);
+            spent[node] = (if expected { level + times * cost * UNIT } else { level }, now);
+            granted += if expected { cost } else { 0 };
+        }
+        let flowed = capacity * UNIT + (now - 1_000_000) * rate;
+        prop_assert!(granted * UNIT <= flowed, "{granted}");
+    }
+
+    #[test]
+    fn no_cost_and_no_number_of_nodes_overflows(cost: u64, nodes: u64, now: u64) {
+        let policy = policy("limits = [
+          { algorithm = 'token_bucket', capacity = 9_000_000_000, rate = '1/s' },
+          { algorithm = 'sliding_window', limit = 2_000_000_000, period = '1h' },
+          { algorithm = 'calendar', limit = 9_007_199_254_740_991, period = 'day', timezone = 'UTC' },
+        ]");
+        let (key, mut node) = (on(&policy, "k"), Node::among(nodes));
+        for now in [now, 0, u64::MAX] {
+            let _ = node.ask(&key, now, cost);
+        }
+    }
 }

@@ -1,12 +1,15 @@
 //! The operations that wait for objects.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use slab::Slab;
 use tidegate_gate::{AskError, Id, Micros, Timestamp, Verdict};
 use tidegate_tier::authority::Failure;
+use tidegate_tier::outage::Shares;
 use tidegate_tier::wire::{NodeOptions, Outbox, Outgoing};
-use tidegate_tier::{Node, cache, outage};
+use tidegate_tier::{Node, Outage, cache};
 
 use crate::chance::Chance;
 use crate::far::caller::{Answer, Caller, Taken};
@@ -16,8 +19,12 @@ use crate::fields::Fields;
 /// share the memory of an isolate with its objects.
 const MOST_KEYS: usize = 1 << 11;
 const MOST_WAITING: usize = 1 << 12;
-const SHARES: usize = 1_000_000;
-const MOST_COMMITS: usize = 1 << 9;
+const MOST_BYTES: usize = 1_000_000;
+
+thread_local! {
+    /// The shares of this isolate, which is one node however many limiters it has.
+    static SHARES: RefCell<Outage> = const { RefCell::new(Outage::new(MOST_BYTES)) };
+}
 
 /// How many questions about one partition may be under way: as many as there are. Each request sends its own questions,
 /// because no request can wait in the name of another one.
@@ -52,7 +59,7 @@ impl Tier {
         let mut policy = Fields::with_capacity(text.len());
         policy.text(name.unwrap_or_default()).text(text);
         Self {
-            node: node([0; 3], deadline),
+            node: node([0; 3], prefix, deadline),
             is_random: false,
             chance: Chance::default(),
             deadline,
@@ -75,7 +82,7 @@ impl Tier {
                 return Taken::Answered(caller, Err(failure));
             };
             let ((first, second), third) = numbers;
-            self.node = node([first, second, third], self.deadline);
+            self.node = node([first, second, third], &self.prefix, self.deadline);
             self.is_random = true;
         }
         let given = is_timed.then_some(now);
@@ -99,7 +106,7 @@ impl Tier {
             return Some((token, Ok(verdict)));
         }
         loop {
-            let answer = self.node.poll_answer(self.now)?;
+            let answer = self.node.poll_answer()?;
             let shared = self.node.share(&answer, self.now);
             // what the node itself asks has no token
             if let Some(token) = answer.asked.token {
@@ -129,7 +136,8 @@ impl Tier {
     }
 }
 
-fn node(random: [u64; 3], deadline: Micros) -> Node<usize> {
+fn node(random: [u64; 3], prefix: &str, deadline: Micros) -> Node<usize> {
+    let store = BuildHasherDefault::<DefaultHasher>::default().hash_one(prefix);
     let [first, second, seed] = random;
     let node = Id([first, second]);
     let cache = cache::Options { node, seed, most_keys: MOST_KEYS };
@@ -140,8 +148,8 @@ fn node(random: [u64; 3], deadline: Micros) -> Node<usize> {
         deadline,
         ..NodeOptions::default()
     };
-    let outage = outage::Options { most_bytes: SHARES, most_commits: MOST_COMMITS };
-    Node::new(cache, outbox, outage)
+    let shares = Shares::Process(|to| SHARES.with_borrow_mut(|shares| to(shares)));
+    Node::new(cache, outbox, (store, shares))
 }
 
 /// A prefix as part of a name: with a slash at its end, and without what ends the name of a policy.

@@ -1,15 +1,13 @@
 //! What drives the authority: the commands to send, and their replies.
 
 use tidegate_gate::{Micros, Timestamp};
-use tidegate_tier::authority::Queued;
 use wasm_bindgen::JsValue;
 
 use super::arguments::Arguments;
 use super::call::{Call, Group, Step};
 use super::flight::Flight;
 use super::reply::Reply;
-use super::server::Server;
-use super::tier::{Tier, Waiting};
+use super::tier::Tier;
 use super::under_way::{Then, UnderWay};
 use crate::number::{from_quantity, to_quantity};
 
@@ -35,7 +33,6 @@ impl Tier {
             if !self.begun.is_empty() {
                 break;
             }
-            self.tell(place, times);
             self.begin_calls(place, times);
         }
         self.begun.pop_front()
@@ -138,20 +135,6 @@ impl Tier {
         let Some(now) = now else { return };
         while let Some(own) = self.node.poll_transmit(now, at) {
             self.ask_as_node(own, now, at);
-        }
-    }
-
-    /// Tells a server what the node has decided by itself.
-    fn tell(&mut self, place: usize, (now, at): Times) {
-        let (Some(now), Some(server)) = (now, self.servers.0.get_mut(place)) else { return };
-        let Server { number, authority, recovery, .. } = server;
-        while recovery.may_tell(at)
-            && let Some(owed) = authority.poll_owed(now)
-        {
-            let (resolved, operation) = (owed.resolved.clone(), owed.operation);
-            let token = self.waiting.insert(Waiting::Owed(owed, *number));
-            recovery.tell();
-            authority.ask(Queued { resolved, now, at, operation, token });
         }
     }
 

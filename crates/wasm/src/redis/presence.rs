@@ -1,5 +1,7 @@
 //! How many nodes there are: a limiter under `on_error = "local"` announces itself to the others, and counts them.
 
+use std::cell::OnceCell;
+
 use tidegate_gate::Micros;
 use tidegate_tier::outage::Fleet;
 
@@ -22,10 +24,20 @@ redis.call('PEXPIRE', KEYS[1], text(2 * ARGV[2]))
 return redis.call('ZCARD', KEYS[1])
 ";
 
+thread_local! {
+    /// The name of this process.
+    static ID: OnceCell<u64> = const { OnceCell::new() };
+}
+
+/// The name of this process, which no other has: the first of these random numbers. With all its limiters it is one node.
+pub(super) fn id(random: u64) -> u64 {
+    ID.with(|id| *id.get_or_init(|| random))
+}
+
 /// This node among the others.
 #[derive(Debug)]
 pub(super) struct Presence {
-    /// The name of this node, which no other has.
+    /// The [`id`] of the process.
     id: u64,
     /// The name of the set.
     name: String,
@@ -64,7 +76,7 @@ impl Presence {
         self.announce_at = Some(Micros(at.0.saturating_add(Fleet::EVERY.0)));
     }
 
-    /// How many nodes there are; `None` if they were never counted.
+    /// How many nodes there are; `None` until the others must have counted this one.
     pub(super) fn nodes(&self) -> Option<u64> {
         self.fleet.nodes()
     }
@@ -87,7 +99,9 @@ mod tests {
         assert_eq!(words[2..], [&b"1"[..], b"p:tidegate:hosts", b"00000000000000ab", b"10000"]);
         assert!(presence.poll(Micros(7)).is_none(), "one is under way");
         presence.announced(Some(&Reply::Number(3)), Micros(8));
-        assert_eq!((presence.nodes(), presence.poll_timeout()), (Some(3), Some(Micros(2_000_008))));
+        assert_eq!((presence.nodes(), presence.poll_timeout()), (None, Some(Micros(2_000_008))));
+        presence.announced(Some(&Reply::Number(3)), Micros(4_000_008));
+        assert_eq!(presence.nodes(), Some(3));
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! The operations that wait for Redis: a node answers what its policy lets it answer, and an authority decides on the rest.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use slab::Slab;
 use tidegate_gate::{AskError, Id, Micros, OnError, Operation, Policy, Resolved, Timestamp, blob};
 use tidegate_tier::NodeCache;
 use tidegate_tier::authority::{Options, Queued};
 use tidegate_tier::cache::{self, NodeStep, Transmit, VerdictOf};
+use tidegate_tier::outage::OfProcess;
 
 use super::flight::Flight;
-use super::presence::Presence;
+use super::presence::{self, Presence};
+use super::recovery;
 use super::server::Servers;
 use super::slot::{Master, Masters};
 use super::under_way::UnderWay;
@@ -59,8 +62,6 @@ pub(super) enum Waiting {
     Caller(Caller),
     /// The node asked it at this time.
     Node(Transmit, Micros),
-    /// A server is told what the node has decided by itself.
-    Owed(Transmit, Master),
 }
 
 impl Tier {
@@ -78,8 +79,11 @@ impl Tier {
         let mut random = || chance.number().ok_or(Failure::Ask(AskError::NoRandomness));
         let seed = random()?;
         let most_wait = Micros(deadline.0.saturating_mul(MOST_DEADLINES));
-        let options = Options { patience: deadline, most_wait, seed, ..Options::default() };
-        let (node, id) = (Id([random()?, random()?]), random()?);
+        let store = BuildHasherDefault::<DefaultHasher>::default().hash_one(&prefix);
+        let shares = Some(recovery::shares as OfProcess);
+        let options =
+            Options { patience: deadline, most_wait, seed, store, shares, ..Options::default() };
+        let (node, id) = (Id([random()?, random()?]), presence::id(random()?));
         let node = cache::Options { node, seed: random()?, ..cache::Options::default() };
         let is_local = policy.on_error() == OnError::Local;
         Ok(Self {
@@ -167,11 +171,6 @@ impl Tier {
                 }
                 Waiting::Node(Transmit { resolved, operation }, sent) => {
                     self.learn(&resolved, operation, &answer, (sent, at));
-                }
-                Waiting::Owed(owed, server) => {
-                    let Some(server) = self.servers.get(server) else { continue }; // never: it is busy
-                    let told = server.recovery.told(&answer, at);
-                    server.authority.handle_told(owed, told);
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, RedisError, Value, from_redis_value};
 use tidegate_tier::outage::Fleet;
 
+use super::presence::ID;
 use super::shared::{Shared, is_of_another_type};
 use super::swap::unreadable;
 use crate::store::error::StoreError;
@@ -42,7 +43,7 @@ impl Drop for Announced {
 
 /// Announces the host once, and returns how many have done so lately.
 async fn count(shared: &Shared) -> Result<u64, StoreError> {
-    let (name, id) = (format!("{}{NAME}", shared.options.prefix), shared.presence.id);
+    let (name, id) = (format!("{}{NAME}", shared.options.prefix), *ID);
     let slot = shared.servers.slot(&name);
     let time = shared.servers.send(&[(slot, &redis::cmd("TIME"))]).await;
     let (seconds, us): (u64, u64) = last_of(time)?;

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use tidegate_gate::{Micros, Operation, Resolved, Timestamp};
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
 
-use super::outage::{Recovered, Recovery};
+use super::outage::{back, shares};
 use super::shared::{MOST_DEADLINES, Shared, Token, VerdictOrFailure};
 use super::swap::{Call, Made};
 use crate::clock::micros;
@@ -34,12 +34,6 @@ pub(super) struct Queue {
     drivers: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Queued<Token>>>>,
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
-        self.shared.away.is_over.store(true, Ordering::Relaxed);
-    }
-}
-
 impl Queue {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, drivers: Mutex::default() }
@@ -52,7 +46,7 @@ impl Queue {
         operation: Operation,
     ) -> oneshot::Receiver<VerdictOrFailure> {
         let (token, answer) = oneshot::channel();
-        let server = self.shared.number(resolved);
+        let server = self.shared.server(resolved);
         let (resolved, at) = (resolved.clone(), Micros::ZERO); // the driver has the clock
         self.send(server, Queued { resolved, now, at, operation, token });
         answer
@@ -84,7 +78,9 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     authority: Authority<Token, StoreError>,
     calls: FuturesUnordered<BoxFuture<'static, Ended>>,
-    recovery: Recovery,
+    is_away: bool,
+    /// Ends when Redis is back.
+    back: OptionFuture<BoxFuture<'static, ()>>,
     began: Instant,
 }
 
@@ -95,11 +91,13 @@ impl Driver {
             patience: Micros(micros(shared.options.deadline)),
             most_wait: Micros(micros(shared.options.deadline * MOST_DEADLINES)),
             seed: shared.seed,
+            store: shared.number,
+            shares: Some(shares),
             ..Options::default()
         };
         let authority = Authority::new(options);
-        let (calls, recovery) = (FuturesUnordered::new(), Recovery::default());
-        Self { shared, authority, calls, recovery, began: Instant::now() }
+        let (calls, back) = (FuturesUnordered::new(), OptionFuture::default());
+        Self { shared, authority, calls, back, is_away: false, began: Instant::now() }
     }
 
     /// Runs until the store is dropped and all operations are answered.
@@ -107,16 +105,14 @@ impl Driver {
         let mut taken = Vec::with_capacity(MOST_TAKEN);
         let mut overloaded = 0;
         let mut is_open = true;
-        // after its server is gone, a driver still tells the others what this host has decided by itself
-        while is_open || !self.calls.is_empty() || self.is_recovering() {
+        while is_open || !self.calls.is_empty() {
             tokio::select! {
                 biased;
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
-                Some(event) = self.recovery.next(), if !self.recovery.is_empty() => match event {
-                    Recovered::Back => self.authority.handle_back(),
-                    Recovered::Told(owed, told) => self.authority.handle_told(owed, told),
-                    Recovered::Resumed => {}
-                },
+                Some(()) = &mut self.back, if self.is_away => {
+                    self.is_away = false;
+                    self.authority.handle_back();
+                }
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
                     let (_, at) = self.times();
@@ -125,7 +121,6 @@ impl Driver {
                     }
                 }
             }
-            self.tell();
             self.begin();
             let counted = self.authority.overloaded();
             self.shared.overloaded.fetch_add(counted.saturating_sub(overloaded), Ordering::Relaxed);
@@ -134,11 +129,6 @@ impl Driver {
                 let _ = token.send(answer); // the caller may be gone
             }
         }
-    }
-
-    /// Whether Redis must still be told something, unless nobody asks the store any more.
-    fn is_recovering(&self) -> bool {
-        !self.recovery.is_empty() && !self.shared.away.is_over.load(Ordering::Relaxed)
     }
 
     /// Begins calls while the authority has swaps.
@@ -156,20 +146,6 @@ impl Driver {
     fn make(&mut self, swap: Swap, call: Call) {
         let shared = Arc::clone(&self.shared);
         self.calls.push(Box::pin(async move { (swap, call.make(&shared).await) }));
-    }
-
-    /// Tells Redis what this host has decided by itself.
-    fn tell(&mut self) {
-        let (now, at) = self.times();
-        let Some(now) = now else { return };
-        while self.recovery.may_tell()
-            && let Some(owed) = self.authority.poll_owed(now)
-        {
-            let (token, answer) = oneshot::channel();
-            let (resolved, operation) = (owed.resolved.clone(), owed.operation);
-            self.authority.ask(Queued { resolved, now, at, operation, token });
-            self.recovery.tell(owed, answer);
-        }
     }
 
     fn end(&mut self, (swap, made): Ended) {
@@ -190,8 +166,13 @@ impl Driver {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
                 self.authority.fail_waiting(&error, times.0);
-                if self.authority.handle_away() {
-                    self.recovery.await_back(&self.shared, &error);
+                if self.authority.handle_away() && !self.is_away {
+                    self.is_away = true;
+                    self.shared.away.set(error);
+                    let shared = Arc::clone(&self.shared);
+                    self.back =
+                        Some(Box::pin(async move { back(&shared).await }) as BoxFuture<'_, _>)
+                            .into();
                 }
             }
         }

@@ -29,7 +29,7 @@ mod swap;
 mod tls;
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -108,12 +108,15 @@ impl Redis {
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
         let overloaded = AtomicU64::new(0);
-        let presence = Presence::new(RandomState::new().hash_one("host"));
+        let number =
+            BuildHasherDefault::<DefaultHasher>::default().hash_one((url, &options.prefix));
+        let presence = Presence::default();
         let away = Away::default();
         let shared = Arc::new(Shared {
             servers,
             options,
             seed,
+            number,
             overloaded,
             runs_across: AtomicBool::new(true),
             presence,

@@ -1,8 +1,9 @@
 //! How many hosts use this Redis, as far as this host knows. Hosts need the number in an outage, under policies with
 //! `on_error = "local"`.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tidegate_gate::Micros;
@@ -11,10 +12,11 @@ use tidegate_tier::outage::Fleet;
 use crate::clock::micros;
 use crate::store::error::StoreError;
 
+/// The name of this process, which no other has. With all its stores it is one host.
+pub(super) static ID: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("host"));
+
 /// The host among the others.
 pub(super) struct Presence {
-    /// The name of this host, which no other has.
-    pub(super) id: u64,
     began: Instant,
     fleet: Mutex<Fleet>,
     /// Why Redis has not counted this host the last time.
@@ -23,17 +25,23 @@ pub(super) struct Presence {
     pub(super) is_announced: AtomicBool,
 }
 
-impl Presence {
-    pub(super) fn new(id: u64) -> Self {
+impl Default for Presence {
+    fn default() -> Self {
         let is_announced = AtomicBool::new(false);
         let (fleet, uncounted) = (Mutex::default(), Mutex::default());
-        Self { id, began: Instant::now(), fleet, uncounted, is_announced }
+        Self { began: Instant::now(), fleet, uncounted, is_announced }
     }
+}
 
+impl Presence {
     /// Takes the number of hosts that Redis has just counted. After an error the last count holds.
     pub(super) fn handle_count(&self, count: Result<u64, StoreError>) {
+        self.handle_count_at(count, Micros(micros(self.began.elapsed())));
+    }
+
+    fn handle_count_at(&self, count: Result<u64, StoreError>, at: Micros) {
         if let Ok(count) = count {
-            self.fleet().handle_count(count, Micros(micros(self.began.elapsed())));
+            self.fleet().handle_count(count, at);
         }
         *self.uncounted.lock().unwrap_or_else(PoisonError::into_inner) = count.err();
     }
@@ -44,7 +52,7 @@ impl Presence {
         uncounted.filter(|error| error.is_unreadable() || self.nodes().is_none())
     }
 
-    /// The number of hosts last seen, this one included; `None` if Redis was never asked.
+    /// The number of hosts last seen, this one included; `None` until the others must have counted this one.
     pub(super) fn nodes(&self) -> Option<u64> {
         self.fleet().nodes()
     }
@@ -61,18 +69,19 @@ mod tests {
 
     use redis::RedisError;
 
-    use super::{Presence, StoreError};
+    use super::{Micros, Presence, StoreError};
     use crate::store::redis::swap::unreadable;
 
     #[test]
     fn in_an_outage_the_last_count_holds_and_there_is_nothing_to_tell() {
-        let presence = Presence::new(1);
+        let (presence, late) = (Presence::default(), Micros(4_000_000));
         let away = || Err(StoreError::Deadline { within: Duration::from_millis(1), server: None });
         presence.handle_count(away());
         assert_eq!(presence.nodes(), None);
         assert!(matches!(presence.uncounted(), Some(StoreError::Deadline { .. })), "never counted");
-        presence.handle_count(Ok(3));
+        presence.handle_count_at(Ok(3), Micros::ZERO);
         assert!(presence.uncounted().is_none());
+        presence.handle_count_at(Ok(3), late);
         presence.handle_count(away());
         assert_eq!(presence.nodes(), Some(3));
         assert!(presence.uncounted().is_none(), "in an outage");

@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) options: RedisOptions,
     /// The seed of the driver's hash table.
     pub(super) seed: u64,
+    /// The number of the store among those of the process: the same for each that has this address and prefix.
+    pub(super) number: u64,
     /// The number of operations that were not begun, by the count of the authorities.
     pub(super) overloaded: AtomicU64,
     /// Whether the masters of a Cluster run scripts over several slots, as far as is known.
@@ -54,7 +56,7 @@ impl Shared {
     }
 
     /// The number of the server that has the records of this key.
-    pub(super) fn number(&self, resolved: &Resolved) -> u64 {
+    pub(super) fn server(&self, resolved: &Resolved) -> u64 {
         match self.servers.are_cluster() {
             true => self
                 .servers

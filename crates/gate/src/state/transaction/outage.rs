@@ -3,13 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use alloc::vec::Vec;
-
 use tidegate_core::{Micros, Timestamp};
 
 use super::record_state::RecordState;
 use super::{KeySlots, Transaction};
-use crate::limit::Limit;
+use crate::policy::Resolved;
+use crate::state::blob;
 
 impl Transaction {
     /// Takes back what operations did that is not stored, and keeps what is known of the store.
@@ -30,20 +29,14 @@ impl Transaction {
         }
     }
 
-    /// The units that count as used at `now` beyond those of the stored state, of the limit of which they are the most, in equal
-    /// parts: rounded up, because a started unit is used.
+    /// Whether the transaction has the records of a key already.
     #[must_use]
-    pub fn used_since_stored(&self, joined: &KeySlots, now: Timestamp, parts: u64) -> u64 {
-        let Some((_, limits)) = joined.resolved.limited() else { return 0 };
-        let mut most = 0;
-        for (slot, record) in self.slots_of(joined).zip(limits.records()) {
-            let (Ok(words), Some(stored)) = (slot.words(), slot.found_words(now)) else { continue };
-            let each = record.split(words).zip(record.split(&stored));
-            for ((limit, words), (_, stored)) in each {
-                most = most.max(used(limit, words, now).saturating_sub(used(limit, stored, now)));
-            }
-        }
-        most.div_ceil(parts.max(1))
+    pub fn has(&self, resolved: &Resolved) -> bool {
+        let records = resolved.limits().into_iter().flat_map(|limits| limits.records());
+        let mut names = records.map(|record| blob::name(resolved.policy(), record, resolved.key()));
+        names.all(|name| {
+            self.by_name.binary_search_by(|slot| self.name_of(*slot).cmp(&name)).is_ok()
+        })
     }
 
     /// Whether all states equal fresh ones at `now`.
@@ -57,12 +50,4 @@ impl Transaction {
     pub fn bytes_of(&self, joined: &KeySlots) -> usize {
         self.slots_of(joined).map(RecordState::bytes).fold(0, usize::saturating_add)
     }
-}
-
-/// The units that count as used at `now`.
-#[inline(never)] // it is seldom called
-fn used(limit: &Limit, words: &[u64], now: Timestamp) -> u64 {
-    let mut words = Vec::from(words);
-    limit.advance(&mut words, now);
-    limit.used(&words).unwrap_or(0)
 }

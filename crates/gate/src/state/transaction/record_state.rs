@@ -121,15 +121,6 @@ impl RecordState {
         self.found.as_deref()
     }
 
-    /// The words of what the store holds, at `now` if they are carried over; `None` if they are no state of the record.
-    pub(super) fn found_words(&self, now: Timestamp) -> Option<RecordWords> {
-        let record = record(&self.policy, self.holds)?;
-        let Some(found) = &self.found else {
-            return Some(SmallVec::from_elem(0, record.words()));
-        };
-        blob::read(&self.policy, record, found, now).ok().map(|read| SmallVec::from_vec(read.words))
-    }
-
     /// The span after `now` in which the words still differ from fresh ones; `None` if they are no state of a record.
     pub(super) fn time_to_live_at(&self, now: Timestamp) -> Option<Micros> {
         let record = record(&self.policy, self.holds)?;

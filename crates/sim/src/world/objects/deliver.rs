@@ -1,6 +1,6 @@
 //! Questions and replies on their way, and what objects and nodes make of them.
 
-use tidegate_gate::{Rule, Timestamp, Verdict};
+use tidegate_gate::{Rule, Verdict};
 use tidegate_tier::wire::{Delivered, Failure, Ignored, Outgoing};
 
 use super::machine::{Asking, World};
@@ -269,7 +269,7 @@ impl World {
         node: usize,
         is_in: impl Fn(Option<u64>) -> bool,
     ) -> Checked {
-        while let Some(answer) = self.nodes[node].asks.poll_answer(Timestamp(self.now)) {
+        while let Some(answer) = self.nodes[node].asks.poll_answer() {
             let (run, token) = (self.nodes[node].front.run, answer.asked.token);
             let op = match token {
                 Some(op) => op,

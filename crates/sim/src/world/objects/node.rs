@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_gate::Micros;
 use tidegate_tier::Node as Asks;
-use tidegate_tier::outage;
+use tidegate_tier::Outage;
+use tidegate_tier::outage::Shares;
 use tidegate_tier::wire::{NodeOptions, Outbox};
 
 use crate::world::front::{Front, Run, cache_options, id};
@@ -31,7 +32,11 @@ impl Node {
         };
         Self {
             front: Front::new(setup, run, revision, 0),
-            asks: Asks::new(cache_options(setup, run), outbox, outage::Options::default()),
+            asks: Asks::new(
+                cache_options(setup, run),
+                outbox,
+                (0, Shares::Own(Outage::new(1 << 20))),
+            ),
             queues: BTreeMap::new(),
         }
     }

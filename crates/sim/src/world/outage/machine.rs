@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_gate::{Limit, Limits, Micros, Operation, Timestamp, Verdict};
 use tidegate_tier::Authority;
-use tidegate_tier::authority::{Failure, Queued, Swap, SwapOutcome};
-use tidegate_tier::cache::Transmit;
-use tidegate_tier::outage::Told;
+use tidegate_tier::authority::{Queued, Swap, SwapOutcome};
 
 use super::account::Account;
 use crate::world::act::Act;
@@ -69,8 +67,6 @@ struct Call {
     sent: u64,
     partitions: Vec<Vec<Compared>>,
     outcomes: Vec<SwapOutcome<Late>>,
-    /// What it has charged, by record.
-    charged: Vec<(usize, u64)>,
 }
 
 /// An operation that is not answered.
@@ -79,8 +75,6 @@ struct Asked {
     host: usize,
     key: usize,
     operation: Operation,
-    /// What the host tells the store.
-    owed: Option<Transmit>,
 }
 
 impl Happens for World {
@@ -90,10 +84,13 @@ impl Happens for World {
             Event::Ask { node, key, act } => self.ask(node % hosts, key, act),
             Event::Advance(span) => self.advance(span),
             Event::Poll(node) if self.calls.len() < MOST_CALLS => self.poll(node % hosts)?,
-            Event::Execute(index) => self.execute_nth(index)?,
+            Event::Execute(index) => self.execute_nth(index),
             Event::Reply(index) => self.reply_nth(index),
             Event::Deadline(index) => self.deadline_nth(index),
-            Event::Refuse(_) => self.is_away = true,
+            Event::Refuse(_) if !self.is_away => {
+                self.is_away = true;
+                self.account.begin();
+            }
             Event::Accept(_) => self.is_away = false,
             Event::Crash(node, _) => self.crash(node % hosts),
             Event::Calm() => self.calm()?,
@@ -136,21 +133,14 @@ impl World {
 
     fn ask(&mut self, host: usize, key: usize, act: Act) {
         let key = key % self.places.of_revision;
-        // a log has no debt, so a share may leave some units of a request uncharged
-        let is_log = self.limits(key).any(|limit| matches!(limit, Limit::SlidingLog(_)));
         let operation = match act {
-            Act::Take(units) if !is_log => Operation::from(1 + units % MOST_UNITS),
-            Act::Take(_) => Operation::from(1),
+            Act::Take(units) => Operation::from(1 + units % MOST_UNITS),
             _ => Operation::from(0),
         };
-        self.begin(host, (key, operation), None);
-    }
-
-    fn begin(&mut self, host: usize, (key, operation): (usize, Operation), owed: Option<Transmit>) {
         let ((now, at), token) = (self.times(), self.last);
         let resolved = self.places.keys[key].resolved.clone();
         self.last += 1;
-        self.asked.insert(token, Asked { host, key, operation, owed });
+        self.asked.insert(token, Asked { host, key, operation });
         self.hosts[host].authority.ask(Queued { resolved, now, at, operation, token });
     }
 
@@ -161,28 +151,20 @@ impl World {
         self.calls.retain(|call| call.swap.is_some() || call.sent >= oldest);
     }
 
-    /// A host notices that the store is back, tells it what it owes, and sends a swap.
+    /// A host notices that the store is back, and sends a swap.
     fn poll(&mut self, host: usize) -> Checked {
         let (now, at) = self.times();
         if self.hosts[host].waits && !self.is_away {
             self.hosts[host].waits = false;
             self.hosts[host].authority.handle_back();
         }
-        while !self.hosts[host].waits
-            && let Some(owed) = self.hosts[host].authority.poll_owed(now)
-        {
-            let unknown = || Seen(Invariant::Reason, format!("a host tells {owed:?}"));
-            let key = self.places.key_of(&owed.resolved, 0).ok_or_else(unknown)?;
-            self.tally.add("the store was told of a share");
-            self.begin(host, (key, owed.operation), Some(owed));
-        }
         let Host { authority, life, .. } = &mut self.hosts[host];
         let Some(swap) = authority.poll_swap((Some(now), at), |_| false) else { return Ok(()) };
         let of = |partition| compared(authority, (&swap, partition), &self.places);
         let partitions = (0..swap.len()).map(of).collect::<Result<_, _>>()?;
         let (life, sent, swap) = (*life, self.now, Some(swap));
-        let (outcomes, charged) = (Vec::new(), Vec::new());
-        self.calls.push(Call { host, life, swap, sent, partitions, outcomes, charged });
+        let outcomes = Vec::new();
+        self.calls.push(Call { host, life, swap, sent, partitions, outcomes });
         Ok(())
     }
 
@@ -192,17 +174,17 @@ impl World {
     }
 
     /// The store takes a swap. The host may have given the swap up: a store that stood still also takes the swaps that came meanwhile.
-    fn execute_nth(&mut self, index: usize) -> Checked {
+    fn execute_nth(&mut self, index: usize) {
         if self.is_away {
-            return Ok(());
+            return;
         }
         match self.find(|call| !call.partitions.is_empty(), index) {
             Some(call) => self.execute(call),
-            None => Ok(()),
+            None => {}
         }
     }
 
-    fn execute(&mut self, call: usize) -> Checked {
+    fn execute(&mut self, call: usize) {
         for partition in std::mem::take(&mut self.calls[call].partitions) {
             let held = |record: usize| self.store.get(record).map(<[u8]>::to_vec);
             if partition.iter().any(|each| held(each.record) != each.found) {
@@ -211,24 +193,12 @@ impl World {
                 continue;
             }
             for each in partition.iter().filter(|each| each.becomes.is_some()) {
-                let before = self.used(each.record)?;
                 self.store.put(each.record, each.becomes.as_deref());
-                let charged = self.used(each.record)?.saturating_sub(before);
-                self.calls[call].charged.push((each.record, charged));
             }
             self.calls[call].outcomes.push(SwapOutcome::Swapped);
         }
         if self.calls[call].swap.is_none() {
             self.tally.add("a swap came late");
-            self.is_uncertain(call);
-        }
-        Ok(())
-    }
-
-    /// The host hears nothing of what a swap has charged.
-    fn is_uncertain(&mut self, call: usize) {
-        for (record, units) in std::mem::take(&mut self.calls[call].charged) {
-            self.account.is_uncertain(record, units);
         }
     }
 
@@ -246,6 +216,7 @@ impl World {
         let Call { host, life, swap, outcomes, .. } = self.calls.remove(call);
         let nodes = u64::try_from(self.hosts.len()).unwrap_or(u64::MAX);
         if let (Some(swap), true) = (swap, self.hosts[host].life == life) {
+            self.account.answered(host, life);
             self.hosts[host].authority.handle_nodes(nodes);
             self.hosts[host].authority.handle(swap, outcomes, (Some(now), at));
         }
@@ -255,7 +226,6 @@ impl World {
     fn deadline_nth(&mut self, index: usize) {
         let Some(call) = self.find(|call| call.swap.is_some(), index) else { return };
         let (now, at) = self.times();
-        self.is_uncertain(call);
         let Some(swap) = self.calls[call].swap.take() else { return };
         let Host { authority, waits, .. } = &mut self.hosts[self.calls[call].host];
         let failed = vec![SwapOutcome::Failed(Late); swap.len()];
@@ -268,14 +238,12 @@ impl World {
     fn crash(&mut self, host: usize) {
         let own = |call: &Call| call.host == host && call.swap.is_some();
         while let Some(call) = self.find(own, 0) {
-            self.is_uncertain(call);
             self.calls[call].swap = None;
         }
         let Host { authority, life, waits } = &mut self.hosts[host];
         *authority = Authority::new(self.setup.authority(false));
         (*life, *waits) = (*life + 1, false);
         self.asked.retain(|_, asked| asked.host != host);
-        self.account.crash(host);
         self.tally.add("a host crashed");
     }
 
@@ -285,29 +253,12 @@ impl World {
             let Some(asked) = self.asked.remove(&token) else {
                 return Err(Seen(Invariant::Once, format!("nobody waits for {token}: {answer:?}")));
             };
-            let records = self.places.keys[asked.key].records.clone();
-            let is_decided = matches!(answer, Ok(Verdict { degraded: false, .. }));
-            match (asked.owed, asked.operation, answer) {
-                (Some(owed), Operation::Charge(units), answer) => {
-                    let told = told(&answer);
-                    for record in records {
-                        match told {
-                            Told::Done => self.account.told(record, host, units),
-                            Told::Unknown => self.account.is_unknown(record, host, units),
-                            Told::NotDone => {}
-                        }
-                    }
-                    self.hosts[host].authority.handle_told(owed, told);
-                }
-                (_, Operation::Decide(request), Ok(verdict)) if verdict.decision.is_allowed() => {
+            match (asked.operation, answer) {
+                (Operation::Decide(request), Ok(verdict)) if verdict.decision.is_allowed() => {
                     self.granted(host, asked.key, (request.cost, &verdict))?;
                 }
-                (_, _, Ok(verdict)) if verdict.degraded => self.tally.add("a share refused"),
+                (_, Ok(verdict)) if verdict.degraded => self.tally.add("a share refused"),
                 _ => {}
-            }
-            if is_decided {
-                let partition = self.places.keys[asked.key].partition;
-                self.account.decided(&self.places.partitions[partition], host);
             }
         }
         Ok(())
@@ -316,11 +267,10 @@ impl World {
     fn granted(&mut self, host: usize, key: usize, (cost, said): (u64, &Verdict)) -> Checked {
         let nodes = u64::try_from(self.hosts.len()).unwrap_or(u64::MAX);
         for record in self.places.keys[key].records.clone() {
-            if said.degraded {
-                let limit = self.limit(record)?;
-                self.account.by_share((record, limit), (host, nodes), cost)?;
-            } else {
-                self.account.by_store(record, host, cost);
+            let of = (record, self.limit(record)?);
+            match said.degraded {
+                true => self.account.by_share(of, (host, self.hosts[host].life, nodes), cost)?,
+                false => self.account.by_store(of, cost)?,
             }
         }
         self.tally.add(if said.degraded { "a share granted" } else { "the store granted" });
@@ -339,16 +289,6 @@ impl World {
         limits.map(|named| &named.limit)
     }
 
-    /// How many units of its limit the store has charged.
-    fn used(&self, record: usize) -> Result<u64, Seen> {
-        let (key, place) = self.place_of(record)?;
-        let own = &self.places.keys[key];
-        let said = self.store.part(&own.records).operate(own, self.times().0, &Operation::from(0));
-        let said = said.map_err(|error| Seen(Invariant::Stored, format!("{error:?}")))?;
-        let left = said.limits.get(place).map_or(0, |said| said.remaining());
-        Ok(self.limit(record)?.saturating_sub(left))
-    }
-
     /// A key whose limit of this place has the record. Each record has one limit.
     fn place_of(&self, record: usize) -> Result<(usize, usize), Seen> {
         let place =
@@ -357,7 +297,7 @@ impl World {
         found.next().ok_or_else(|| Seen(Invariant::Stored, format!("no key has record {record}")))
     }
 
-    /// The store is there, and nothing fails until every operation is answered and the store is told everything.
+    /// The store is there, and nothing fails until every operation is answered.
     fn calm(&mut self) -> Checked {
         self.is_away = false;
         for _ in 0..MOST_ROUNDS {
@@ -365,7 +305,7 @@ impl World {
                 self.poll(host)?;
             }
             while let Some(call) = self.find(|call| !call.partitions.is_empty(), 0) {
-                self.execute(call)?;
+                self.execute(call);
             }
             while let Some(call) = self.find(|call| call.swap.is_some(), 0) {
                 self.reply(call);
@@ -376,23 +316,6 @@ impl World {
         let waiting = self.asked.len();
         check(waiting == 0, Invariant::Live, || {
             format!("nothing has failed for long, and {waiting} operations wait")
-        })?;
-        for record in 0..self.places.records.len() {
-            let used = self.used(record)?;
-            self.account.check_charged((record, self.limit(record)?), used)?;
-            if self.account.is_twice(record, used) {
-                self.tally.add("units were charged twice");
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What came of telling the store, as the driver of a host reads it.
-fn told(answer: &Result<Verdict, Failure<Late>>) -> Told {
-    match answer {
-        Ok(_) | Err(Failure::Transaction(_)) => Told::Done,
-        Err(Failure::Store(Late)) => Told::Unknown,
-        Err(_) => Told::NotDone,
+        })
     }
 }

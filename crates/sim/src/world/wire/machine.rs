@@ -264,7 +264,7 @@ impl World {
             check(waiting <= self.setup.most && groups <= waiting, Invariant::Counted, || {
                 format!("{waiting} operations wait at a node, for {groups} groups")
             })?;
-            while let Some(answer) = asks.poll_answer(Timestamp(self.now)) {
+            while let Some(answer) = asks.poll_answer() {
                 self.watch.hears(front.run, &answer, (self.now, &self.setup))?;
             }
         }

@@ -86,23 +86,6 @@ fn a_transaction_learns_what_another_one_knows_of_a_key_that_is_new_to_it() {
 }
 
 #[test]
-fn only_units_that_are_not_stored_count_as_used_since() {
-    let (store, key) = stored(2);
-    let (mut transaction, joined) = load(&store, &[key]);
-    let used = |transaction: &Transaction, now, parts| {
-        transaction.used_since_stored(&joined[0], Timestamp(now), parts)
-    };
-    assert_eq!(used(&transaction, 7, 1), 0);
-    grant(&mut transaction, &joined[0], 5);
-    for (now, parts, expected) in [(7, 1, 5), (7, 0, 5), (7, 2, 3), (7, 5, 1), (MINUTE, 1, 0)] {
-        assert_eq!(used(&transaction, now, parts), expected, "at {now} in {parts} parts");
-    }
-    let listed = resolve(&std::format!("deny = ['k']\n{LIMITS}"), &["k"]);
-    let joined = transaction.join(&listed[0]);
-    assert_eq!(transaction.used_since_stored(&joined, Timestamp(7), 1), 0);
-}
-
-#[test]
 fn a_transaction_is_fresh_once_no_state_differs_from_a_fresh_one() {
     let (store, key) = stored(2);
     let (transaction, _) = load(&store, from_ref(&key));
@@ -116,6 +99,7 @@ fn a_transaction_is_fresh_once_no_state_differs_from_a_fresh_one() {
 fn the_bytes_of_a_key_are_those_of_its_records() {
     let keys = resolve(LIMITS, &["acme/a", "acme/b"]);
     let (transaction, joined) = load(&Store::new(), &keys);
+    assert!(transaction.has(&keys[1]) && !Transaction::default().has(&keys[1]));
     let of: Vec<_> = joined.iter().map(|joined| transaction.bytes_of(joined)).collect();
     let names = transaction.names().map(str::len).sum::<usize>();
     assert!(of[0] == of[1] && of[0] > names, "{of:?}");
