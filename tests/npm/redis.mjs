@@ -27,8 +27,8 @@ export async function announced(admin, nodes) {
     return Object.fromEntries(Array.from({ length: found.length / 2 }, (_, place) => [found[2 * place], Number(found[2 * place + 1])]));
   };
   await until(async () => Object.keys(times = await read()).length === nodes);
-  // a node that announces itself for the second time has read the count of the first time
-  for (let time = 0; time < 2; time++) {
+  // a node has a share once it has read a count 4 s after its first one, so it has announced itself for the fourth time
+  for (let time = 0; time < 3; time++) {
     const before = times;
     await until(async () => Object.entries(times = await read()).every(([node, at]) => at > before[node]));
   }

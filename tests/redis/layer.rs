@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use futures_util::FutureExt;
 use http::{Request, Response};
@@ -64,13 +65,20 @@ async fn a_client_that_leaves_while_redis_is_asked_keeps_no_units() {
 }
 
 #[tokio::test]
-async fn on_error_decides_while_redis_is_gone() {
-    for (on_error, expected) in [("open", 200), ("closed", 503)] {
+async fn on_error_decides_while_redis_is_gone_and_a_note_says_why() {
+    let units = "nodes = 1\nlimits = [{ algorithm = 'fixed_window', limit = 2, period = '365d' }]";
+    for (on_error, limits, expected) in
+        [("open", PLACE, 200), ("closed", PLACE, 503), ("local", units, 200)]
+    {
         let mut server = RedisServer::start().unwrap();
-        let policy = format!("{PLACE}\non_error = '{on_error}'");
-        let layer = layer(&server, &policy, |builder| builder);
-        assert_eq!(ask(&layer).await, 200);
+        let policy = format!("{limits}\non_error = '{on_error}'");
+        let (noted, seen) = (Arc::new(AtomicU32::new(0)), |noted: &AtomicU32| noted.load(Relaxed));
+        let count = Arc::clone(&noted);
+        let layer = layer(&server, &policy, |builder| {
+            builder.on_store_error(move |_| _ = count.fetch_add(1, Relaxed))
+        });
+        assert_eq!((ask(&layer).await, seen(&noted)), (200, 0));
         server.stop();
-        assert_eq!(ask(&layer).await, expected);
+        assert_eq!((ask(&layer).await, seen(&noted)), (expected, 1), "{on_error}");
     }
 }

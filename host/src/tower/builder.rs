@@ -203,7 +203,8 @@ impl Builder {
         self.of_last(|named| named.metering = Some(Arc::new(metering)))
     }
 
-    /// Takes note of operations that the store did not do. The policy's `on_error` then decides whether the request passes.
+    /// Takes note of operations that the store did not do, for a log or a count. The policy's `on_error` then decides whether the request
+    /// passes: under `"local"` this host's share does, and the note says why.
     /// [`StoreError::without_key`] is fit for a log.
     ///
     /// ```

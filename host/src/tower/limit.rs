@@ -182,7 +182,11 @@ impl Limit {
 
     fn outcome(&self, verdict: Result<Verdict, StoreError>) -> Outcome {
         match verdict {
-            Ok(verdict) => Outcome::Decided(verdict),
+            Ok(verdict) => {
+                let cause = if verdict.degraded { self.store.outage() } else { None };
+                cause.iter().for_each(|error| (self.on_store_error)(error));
+                Outcome::Decided(verdict)
+            }
             Err(error) => {
                 (self.on_store_error)(&error);
                 Outcome::Unavailable(StoreError::summary(&error).to_owned())

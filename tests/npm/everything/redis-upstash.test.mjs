@@ -91,13 +91,13 @@ test("a broken connection, and errors of Redis: nothing is granted, and no error
   await Promise.all([closed.close(), open.close()]);
 });
 
-test("in an outage it grants its share, beside another client, and tells Redis afterwards", async () => {
+test("in an outage it and another client are one node, and Redis hears nothing afterwards", async () => {
   const local = { limits: [{ algorithm: "fixed_window", limit: 100, period: "36500d" }], on_error: "local" };
   const limiters = [new Upstash(options), io].map((client) => new RedisLimiter({ policies: { shared: local } }, client, { deadline: "1s" }));
   for (const limiter of limiters) assert.equal((await limiter.check("a")).allowed, true);
   const scores = async () => (await io.zrange("tidegate:hosts", 0, -1, "WITHSCORES")).join();
-  await until(async () => await io.zcard("tidegate:hosts") === 2);
-  for (let time = 0; time < 2; time++) { // the second time each of them has read the count of the first time
+  await until(async () => await io.zcard("tidegate:hosts") === 1);
+  for (let time = 0; time < 6; time++) { // both announce the process, and have read a count 4 s after their first one
     const before = await scores();
     await until(async () => (await scores()).split(",").every((word) => !before.split(",").includes(word) || word.length === 16));
   }
@@ -109,10 +109,10 @@ test("in an outage it grants its share, beside another client, and tells Redis a
     shares.push(granted);
   }
   redis.server.kill("SIGCONT");
-  assert.ok(Math.min(...shares) >= 49 && shares[0] + shares[1] <= 98 + 1, `${shares} of 98, and n - 1 requests`);
+  assert.ok(shares[0] >= 97 && shares[0] + shares[1] <= 99, `${shares} of 98, or of 99 that the first one knew of`);
   await until(async () => {
     const { degraded, remaining } = await limiters[0].peek("a");
-    return degraded === undefined && remaining === 0;
+    return degraded === undefined && remaining >= 98 - 2;
   });
   await Promise.all(limiters.map((limiter) => limiter.close()));
 });
