@@ -72,13 +72,14 @@ async fn on_error_decides_while_redis_is_gone_and_a_note_says_why() {
     {
         let mut server = RedisServer::start().unwrap();
         let policy = format!("{limits}\non_error = '{on_error}'");
-        let (noted, seen) = (Arc::new(AtomicU32::new(0)), |noted: &AtomicU32| noted.load(Relaxed));
+        let noted = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&noted);
         let layer = layer(&server, &policy, |builder| {
             builder.on_store_error(move |_| _ = count.fetch_add(1, Relaxed))
         });
-        assert_eq!((ask(&layer).await, seen(&noted)), (200, 0));
+        assert_eq!((ask(&layer).await, noted.load(Relaxed)), (200, 0));
         server.stop();
-        assert_eq!((ask(&layer).await, seen(&noted)), (expected, 1), "{on_error}");
+        assert_eq!(ask(&layer).await, expected, "{on_error}");
+        assert!(noted.load(Relaxed) > 0, "{on_error}");
     }
 }
