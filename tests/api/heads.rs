@@ -27,6 +27,11 @@ fn a_wrong_head_gets_a_problem_and_closes_its_connection() {
              {length:x}\r\n{body}\r\n0\r\n\r\n"
         )
     };
+    let early = |path: &str, token: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nauthorization: Bearer {token}\r\nhost: x\r\ncontent-length: 99\r\n\r\n"
+        )
+    };
     let long = "x/".repeat(10_000);
     for (sent, status, detail) in [
         (post("HTTP/1.1", ""), 400, "`host`: expected one field, found 0"),
@@ -57,8 +62,15 @@ fn a_wrong_head_gets_a_problem_and_closes_its_connection() {
         ),
         (coded("transfer-encoding: chunked, chunked\r\n"), 501, "\"chunked, chunked\""),
         (coded(&format!("transfer-encoding: {long}, chunked\r\n")), 501, "… (20009 bytes)"),
+        // the rest of these bodies never comes, so the next request could not be told from it
+        (early("/v1/check", "x"), 401, ""),
+        (early("/v1/none", TOKEN), 404, ""),
+        (early("/v1/check?a=b", TOKEN), 400, ""),
     ] {
-        let answer = answer(&served, sent.clone() + LATER);
+        let answer = answer(
+            &served,
+            if sent.contains(": 99\r\n") { sent.clone() } else { sent.clone() + LATER },
+        );
         let line = answer.split_once(' ').map(|(_version, rest)| rest).unwrap_or_default();
         assert!(line.starts_with(&status.to_string()), "{sent}: {answer}");
         assert_eq!(answer.matches("HTTP/1.").count(), 1, "{sent}: {answer}");

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 use tidegate_gate::{Timestamp, Verdict};
@@ -85,10 +85,17 @@ impl Server {
         if !matches!(parts.method, Method::POST | Method::PUT) {
             part.answer(0).await; // of the others the body is read first
         }
-        let answer = match head::refusal(parts) {
+        let mut answer = match head::refusal(parts) {
             Some(refusal) => refusal,
             None => self.answer_to(peer, parts, &mut body, part).await,
         };
+        if body
+            .as_ref()
+            .is_some_and(|rest| !rest.is_end_stream() && parts.version != Version::HTTP_2)
+        {
+            // hyper closes a connection whose body nobody has read, and a client must know it (RFC 9112 §9.6)
+            answer.headers.push(("connection", "close".into()));
+        }
         // RFC 9113 §8.1 lets a server end a stream whose body it has not read, but clients such as curl 7.88 take that for an error
         // and show no answer
         if let Some(rest) = body.filter(|_| parts.version == Version::HTTP_2) {

@@ -22,6 +22,9 @@ pub enum StoreError {
         /// The size of that part.
         max_bytes: usize,
     },
+    /// An edit is taking the states over to the new policies, and this operation was under way by the earlier ones.
+    #[error("the policies are being changed")]
+    Edited,
     /// The memory store did not do the operation.
     #[error(transparent)]
     Table(TableError),
@@ -111,6 +114,7 @@ impl StoreError {
     pub(super) fn of_table(error: TableError) -> Self {
         match error {
             TableError::Operation(error) => Self::Operation(error),
+            TableError::Full { max_bytes: 0 } => Self::Edited, // `Memory::take_over` has closed the table
             TableError::Full { max_bytes } => Self::Full { max_bytes },
             error => Self::Table(error),
         }
@@ -143,7 +147,7 @@ impl StoreError {
         match self {
             #[cfg(feature = "redis")]
             Self::Redis(_) => "unavailable",
-            Self::Address(_) | Self::Tls(_) | Self::Abandoned => "unavailable",
+            Self::Address(_) | Self::Tls(_) | Self::Abandoned | Self::Edited => "unavailable",
             Self::Deadline { .. } => "deadline",
             Self::Contended(_) => "contended",
             Self::Overloaded { .. } => "overloaded",
@@ -168,7 +172,8 @@ impl StoreError {
     pub const fn summary(&self) -> &'static str {
         match self {
             Self::Operation(_) => "the limits of the policy cannot do this operation",
-            Self::Full { .. } | Self::Table(_) => "the store is full",
+            Self::Full { .. } => "the store is full",
+            Self::Edited => "the policies are being changed",
             Self::Blob { .. } => UNREADABLE,
             #[cfg(feature = "redis")]
             Self::Unreadable { .. } => UNREADABLE,
@@ -177,6 +182,7 @@ impl StoreError {
             Self::Address(_)
             | Self::Tls(_)
             | Self::NoPolicy(_)
+            | Self::Table(_)
             | Self::Transaction(_)
             | Self::Abandoned => "the store is unavailable",
             Self::Deadline { .. } | Self::Contended(_) => "the store did not answer in time",

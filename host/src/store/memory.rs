@@ -255,6 +255,15 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_an_edit_overtakes_hears_of_the_edit() {
+        let (earlier, later) = (login(""), login(""));
+        later.take_over(&earlier, Timestamp(0));
+        let error = earlier.decide("k", Timestamp(0), 1).unwrap_err();
+        let said = crate::StoreError::of_table(error).summary();
+        assert_eq!(said, "the policies are being changed");
+    }
+
+    #[test]
     fn an_invalid_key_has_the_words_of_the_http_api_without_the_key() {
         let login = login("");
         let said = |key: &str| login.decide(key, Timestamp(0), 1).unwrap_err().to_string();
