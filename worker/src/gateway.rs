@@ -233,7 +233,9 @@ fn released(
                 held.end(end).await;
             });
             let readable: ReadableStream = through.readable();
-            Response::new_with_opt_readable_stream_and_init(Some(&readable), init)?
+            let response = Response::new_with_opt_readable_stream_and_init(Some(&readable), init)?;
+            weaken(&response.headers())?;
+            response
         }
     };
     let headers = response.headers();
@@ -271,6 +273,15 @@ async fn metered(
                 return Err(error);
             }
         }
+    }
+}
+
+/// The runtime encodes a coded body anew, so its bytes are others than those that a strong `ETag` names (RFC 9110 §8.8.1).
+fn weaken(headers: &web_sys::Headers) -> Result<(), JsValue> {
+    let strong = headers.get("etag")?.filter(|tag| tag.starts_with('"'));
+    match strong {
+        Some(tag) if headers.has("content-encoding")? => headers.set("etag", &format!("W/{tag}")),
+        _ => Ok(()),
     }
 }
 
