@@ -76,7 +76,7 @@ fn the_file_of_docs_gateway_is_described_as_it_says() {
 
 #[test]
 fn the_files_of_docs_llm_are_valid() {
-    assert_eq!(run_blocks("docs/llm.md"), 3);
+    assert_eq!(run_blocks("docs/llm.md"), 2);
 }
 
 #[test]

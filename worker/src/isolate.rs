@@ -221,10 +221,9 @@ fn unavailable(in_force: &InForce, exchange: &mut Exchange) -> Served {
                 let outcomes = checks.iter().map(outcome).collect();
                 exchange.decided(outcomes);
             }
-            Step::Copy => exchange.body(Err(BodyError::Incomplete), &mut random),
             Step::Probe => exchange.probed(Ok(Vec::new())),
             Step::Watch { .. } => exchange.watched(Err("the Worker began anew".to_owned())),
-            Step::Change(_) | Step::Body | Step::Verify(_) => {
+            Step::Change(_) | Step::Body | Step::Copy | Step::Verify(_) => {
                 let response = http::internal_error("the Worker began anew".to_owned());
                 return Served::Response(response);
             }

@@ -157,10 +157,11 @@ impl Exchange {
                 .map(Box::new)
                 .map(State::Change)
                 .into(),
-            State::Copy(key, mut keyless) => {
-                keyless.read(body);
-                keyless.plan(key.as_deref(), random).map(State::Decide).into()
-            }
+            State::Copy(key, mut keyless) => keyless
+                .read(body)
+                .and_then(|()| keyless.plan(key.as_deref(), random))
+                .map(State::Decide)
+                .into(),
             other => other,
         });
     }

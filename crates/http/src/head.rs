@@ -73,6 +73,8 @@ pub enum BodyError {
     TooLate(Duration),
     /// The client closed the connection within the body.
     Incomplete,
+    /// The body is compressed.
+    Coded,
 }
 
 impl BodyError {
@@ -92,6 +94,12 @@ impl BodyError {
             )),
             Self::Incomplete => Problem::InvalidRequest
                 .response("expected the whole body, found a part of it".to_string()),
+            Self::Coded => {
+                let detail = "`content-encoding`: expected a body without it, because the cost depends on the body; found one";
+                let mut response = Problem::UnsupportedCoding.response(detail.to_string());
+                response.headers.push(("accept-encoding", "identity".into())); // RFC 9110 §15.5.16
+                response
+            }
         }
     }
 }

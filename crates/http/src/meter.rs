@@ -14,7 +14,9 @@ use alloc::vec::Vec;
 
 use tidegate_gate::{CountIf, IfUnknown, MAX_QUANTITY, Metering, TermSource};
 
+use crate::answer::problem::invalid_request;
 use crate::head::{BodyError, Head, MAX_BODY_BYTES};
+use crate::response::Response;
 use events::Events;
 use seek::Seeker;
 
@@ -43,6 +45,8 @@ enum Body {
     /// Its bytes are counted.
     Counted,
     Json,
+    /// A value on each line.
+    Lines,
     Events(Events),
 }
 
@@ -72,10 +76,10 @@ impl Meter {
         self.estimate
     }
 
-    /// Whether it reads bodies that are not coded.
+    /// Whether it reads bodies that are not coded, or counts their bytes.
     #[must_use]
     pub fn seeks(&self) -> bool {
-        self.actual.as_ref().is_some_and(Seeker::seeks)
+        self.actual.as_ref().is_some_and(|actual| actual.seeks() || actual.counts_bytes())
     }
 
     /// Takes the head of the answer. `header` returns the value of a header by its name in lower case, and no
@@ -94,7 +98,8 @@ impl Meter {
         let kind = header("content-type").unwrap_or_default().to_ascii_lowercase();
         self.body = match kind.split(';').next().unwrap_or_default().trim() {
             "text/event-stream" if is_plain && actual.seeks() => Body::Events(Events::START),
-            // also `application/problem+json`, and `application/x-ndjson`, whose values come one after another
+            kind if is_plain && actual.seeks() && kind.ends_with("ndjson") => Body::Lines,
+            // also `application/problem+json`
             kind if is_plain && actual.seeks() && kind.ends_with("json") => Body::Json,
             _ if actual.counts_bytes() => Body::Counted,
             _ => Body::Unread,
@@ -115,6 +120,10 @@ impl Meter {
         match &mut self.body {
             Body::Unread | Body::Counted => {}
             Body::Json => actual.push(bytes),
+            Body::Lines => bytes.iter().for_each(|byte| match byte {
+                b'\n' => actual.restart(), // whatever the line has opened
+                byte => actual.take(*byte),
+            }),
             Body::Events(events) => events.push(bytes, actual),
         }
     }
@@ -129,7 +138,8 @@ impl Meter {
         let breaks_off = match self.body {
             Body::Unread => false, // then nothing is missing but what is not known
             Body::Events(events) if events.is_done => false,
-            _ => end == AnswerEnd::CutOff,
+            // a server without `Content-Length` ends its answer as if it broke off
+            _ => end == AnswerEnd::CutOff || self.actual.as_ref().is_some_and(Seeker::is_open),
         };
         let Self { metering, estimate, actual, bytes, counts, .. } = self;
         let Some(mut actual) = actual.filter(|_| counts) else {
@@ -148,8 +158,8 @@ impl Meter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
     seeker: Seeker,
-    /// The length of the body, if the head says it.
-    length: Option<u64>,
+    /// Whether it depends on a copy of the body, or why no server can read it.
+    reads: Result<bool, BodyError>,
 }
 
 impl Estimate {
@@ -157,29 +167,56 @@ impl Estimate {
     pub(crate) fn of(metering: &Metering, head: &Head<'_>) -> Option<Self> {
         let mut seeker = Seeker::new(metering.estimate()?);
         let header = |name: &str| whole(&(head.header)(name)?);
-        let length = header("content-length");
+        let is_chunked = (head.header)("transfer-encoding").is_some();
+        let length = header("content-length").filter(|_| !is_chunked);
         seeker.set(|source| match source {
             TermSource::Header(name) => header(name),
             TermSource::Bytes(_) => length,
             _ => None,
         });
-        Some(Self { seeker, length })
+        let is_coded = |coding: String| !["", "identity"].contains(&&*coding.to_ascii_lowercase());
+        let is_coded = (head.header)("content-encoding").is_some_and(is_coded);
+        let most = u64::try_from(MAX_BODY_BYTES).unwrap_or(u64::MAX);
+        let too_long = length.filter(|length| *length > most);
+        let reads = match (seeker.seeks(), seeker.counts_bytes()) {
+            (false, false) => Ok(false),
+            _ if is_coded => Err(BodyError::Coded),
+            (false, true) => Ok(length.is_none()),
+            (true, _) => match too_long {
+                Some(length) => {
+                    Err(BodyError::TooLarge(usize::try_from(length).unwrap_or(usize::MAX)))
+                }
+                None => Ok(true),
+            },
+        };
+        Some(Self { seeker, reads })
     }
 
-    /// Whether it depends on the body, and the body may be short enough.
-    pub(crate) fn reads(&self) -> bool {
-        let is_short = |length| length <= u64::try_from(MAX_BODY_BYTES).unwrap_or(u64::MAX);
-        self.seeker.seeks() && self.length.is_none_or(is_short)
+    /// Whether it depends on a copy of the body.
+    ///
+    /// # Errors
+    /// Returns the response to a request whose body cannot be read, because its client could choose the cost so.
+    pub(crate) fn reads(&self) -> Result<bool, Response> {
+        self.reads.map_err(BodyError::response)
     }
 
     /// Takes the whole body, or the reason why it is not known.
-    pub(crate) fn read(&mut self, body: Result<Vec<u8>, BodyError>) {
-        if let Ok(body) = body.as_deref()
-            && body.len() <= MAX_BODY_BYTES
-        {
-            self.seeker.push(body);
-            self.seeker.count(u64::try_from(body.len()).unwrap_or(u64::MAX));
+    ///
+    /// # Errors
+    /// Returns the response to a request whose body some servers read differently, or nobody.
+    pub(crate) fn read(&mut self, body: Result<Vec<u8>, BodyError>) -> Result<(), Response> {
+        let body = body.map_err(BodyError::response)?;
+        if body.len() > MAX_BODY_BYTES {
+            return Err(BodyError::TooLarge(body.len()).response());
         }
+        self.seeker.push(&body);
+        self.seeker.count(u64::try_from(body.len()).unwrap_or(u64::MAX));
+        // UTF-16 and UTF-32 begin with one of these, and Python reads them
+        let is_utf_16 = body.iter().take(2).any(|byte| [0, 0xFE, 0xFF].contains(byte));
+        if self.seeker.seeks() && (self.seeker.is_odd || is_utf_16) {
+            return Err(invalid_request(ODD.into()));
+        }
+        Ok(())
     }
 
     /// The units to reserve: at least one, because a request that reserves nothing could not be charged later.
@@ -187,6 +224,9 @@ impl Estimate {
         self.seeker.summed().units.max(1)
     }
 }
+
+const ODD: &str = "the body: expected JSON in UTF-8 whose fields that the cost depends on are whole numbers, not negative and \
+     without point or exponent; found something else";
 
 /// A whole number of a header field.
 fn whole(text: &str) -> Option<u64> {

@@ -191,15 +191,19 @@ impl Keyless {
     }
 
     /// Whether the cost depends on the body of the request.
-    pub(crate) fn reads_body(&self) -> bool {
-        self.estimate.as_ref().is_some_and(Estimate::reads)
+    ///
+    /// # Errors
+    /// Returns the response to a request whose body cannot be read.
+    pub(crate) fn reads_body(&self) -> Result<bool, Response> {
+        self.estimate.as_ref().map_or(Ok(false), Estimate::reads)
     }
 
     /// Takes the body, or the reason why it is not known.
-    pub(crate) fn read(&mut self, body: Result<Vec<u8>, BodyError>) {
-        if let Some(estimate) = &mut self.estimate {
-            estimate.read(body);
-        }
+    ///
+    /// # Errors
+    /// Returns the response to a request whose cost the body does not tell.
+    pub(crate) fn read(&mut self, body: Result<Vec<u8>, BodyError>) -> Result<(), Response> {
+        self.estimate.as_mut().map_or(Ok(()), |estimate| estimate.read(body))
     }
 
     /// The checks of the request, given the last key.

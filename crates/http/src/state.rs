@@ -88,7 +88,7 @@ impl State {
             Some(Err(last)) => Some(last),
             None => None,
         };
-        match key.is_some() && keyless.reads_body() {
+        match key.is_some() && keyless.reads_body()? {
             true => Ok(Self::Copy(key, Box::new(keyless))),
             false => keyless.plan(key.as_deref(), random).map(Self::Decide),
         }

@@ -37,6 +37,8 @@ pub struct Sum(Vec<Term>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     source: TermSource,
+    /// The largest number at these paths multiplies the units.
+    times: Vec<FieldPath>,
     weight: u64,
     otherwise: Option<u64>,
 }
@@ -48,7 +50,7 @@ pub enum TermSource {
     Fixed(u64),
     /// A header, by its name in lower case.
     Header(String),
-    /// A field of a JSON body, by these paths. The last whole number at one of them counts.
+    /// A field of a JSON body, by these paths. The largest whole number at one of them counts.
     Field(Vec<FieldPath>),
     /// A unit for each so many bytes of the body.
     Bytes(u64),
@@ -124,12 +126,15 @@ impl Sum {
         &self.0
     }
 
-    /// Adds up the terms, of which these numbers were found.
+    /// Adds up the terms, of which these numbers were found, and after them the numbers that multiply the terms.
     #[must_use]
     pub fn of(&self, found: &[Option<u64>]) -> Summed {
         let mut summed = Summed { units: 0, is_whole: true };
-        for (term, found) in self.0.iter().zip(found.iter().copied().chain(iter::repeat(None))) {
-            let units = term.units(found);
+        let mut found = found.iter().copied().chain(iter::repeat(None));
+        let numbers: Vec<Option<u64>> = found.by_ref().take(self.0.len()).collect();
+        for ((term, number), times) in self.0.iter().zip(numbers).zip(found) {
+            let units =
+                term.units(number).map(|units| units.saturating_mul(times.unwrap_or(1).max(1)));
             summed.is_whole &= units.is_some();
             let units = summed.units.saturating_add(units.unwrap_or(0));
             summed.units = units.min(MAX_QUANTITY);
@@ -143,6 +148,21 @@ impl Term {
     #[must_use]
     pub const fn source(&self) -> &TermSource {
         &self.source
+    }
+
+    /// The paths of the field; none if the number is elsewhere.
+    #[must_use]
+    pub fn fields(&self) -> &[FieldPath] {
+        match &self.source {
+            TermSource::Field(paths) => paths,
+            _ => &[],
+        }
+    }
+
+    /// The paths of the fields that multiply the units.
+    #[must_use]
+    pub fn times(&self) -> &[FieldPath] {
+        &self.times
     }
 
     /// The units that a number stands for; `None` if it is not known.
@@ -204,11 +224,16 @@ impl MeteringForm {
         if let Some((field, beside)) = alone {
             return Err(format!("`{field}`: expected {beside} beside it, found none"));
         }
-        let is_open =
-            |term: &Term| term.otherwise.is_none() && !matches!(term.source, TermSource::Fixed(_));
+        let is_open = |term: &Term| {
+            let is_known = matches!(term.source, TermSource::Fixed(_) | TermSource::Bytes(_));
+            term.otherwise.is_none() && !is_known
+        };
         if estimate.iter().flat_map(Sum::terms).any(is_open) {
             let why = "which counts if the request does not have the number";
             return Err(format!("`estimate`: expected `otherwise`, {why}; found none"));
+        }
+        if actual.iter().flat_map(Sum::terms).any(|term| !term.times.is_empty()) {
+            return Err("`actual`: expected terms without `times`, which is for `estimate`".into());
         }
         let if_unknown = if_unknown.unwrap_or_default();
         let meters = actual.is_some() || count_if.is_some();
@@ -232,6 +257,7 @@ form! {
         header: Option<String> = None,
         field: Option<Paths> = None,
         bytes: Option<Bounded<1>> = None,
+        times: Option<Paths> = None,
         weight: Bounded<1> = Bounded::clamped(1),
         otherwise: Option<Bounded<0>> = None,
     }
@@ -244,20 +270,26 @@ impl Form for Term {
                 .read()
                 .map_err(|_| node.refused("a whole number above 0, or a table with `field`"))?;
             let source = TermSource::Fixed(number.get());
-            return Ok(Self { source, weight: 1, otherwise: None });
+            return Ok(Self { source, times: Vec::new(), weight: 1, otherwise: None });
         }
-        let TermForm { header, field, bytes, weight, otherwise } = node.read()?;
+        let TermForm { header, field, bytes, times, weight, otherwise } = node.read()?;
         let source = match (header, field, bytes) {
             (Some(header), None, None) => TermSource::Header(header_name(header)?),
             (None, Some(Paths(paths)), None) => TermSource::Field(paths),
-            (None, None, Some(each)) => TermSource::Bytes(each.get()),
+            (None, None, Some(each)) if otherwise.is_none() => TermSource::Bytes(each.get()),
+            (None, None, Some(_)) => {
+                return Err(Error::plain(
+                    "`otherwise`: expected it without `bytes`, which are always known".into(),
+                ));
+            }
             _ => {
                 let message =
                     "expected one of `header`, `field` and `bytes`, found none or several";
                 return Err(Error::plain(message.into()));
             }
         };
-        Ok(Self { source, weight: weight.get(), otherwise: otherwise.map(Bounded::get) })
+        let times = times.map_or_else(Vec::new, |Paths(paths)| paths);
+        Ok(Self { source, times, weight: weight.get(), otherwise: otherwise.map(Bounded::get) })
     }
 }
 

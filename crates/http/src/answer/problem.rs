@@ -25,6 +25,7 @@ pub(crate) enum Problem {
     PoliciesChanged,
     BodyTooLarge,
     TargetTooLong,
+    UnsupportedCoding,
     IdempotencyKeyReused,
     PreconditionRequired,
     QuotaExceeded,
@@ -68,6 +69,9 @@ impl Problem {
             Self::PoliciesChanged => (412, "urn:tidegate:policies-changed", "Policies changed"),
             Self::BodyTooLarge => (413, "urn:tidegate:body-too-large", "Body too large"),
             Self::TargetTooLong => (414, "urn:tidegate:target-too-long", "Target too long"),
+            Self::UnsupportedCoding => {
+                (415, "urn:tidegate:unsupported-coding", "Unsupported content coding")
+            }
             Self::IdempotencyKeyReused => {
                 (422, "urn:tidegate:idempotency-key-reused", "Idempotency key reused")
             }

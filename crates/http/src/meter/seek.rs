@@ -6,20 +6,23 @@
 //!
 //! - A number counts once the byte after it has come. So one that breaks off does not count.
 //! - Only whole numbers count, and not negative ones. Numbers above 2^53 − 1 count as that.
-//! - The last number of all paths of a term counts, also of several values after each other.
+//! - The largest number of all paths of a term counts, also of several values after each other: of two fields with one name a
+//!   server may read either.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use tidegate_gate::{FieldPath, MAX_QUANTITY, Sum, Summed, TermSource};
+use tidegate_gate::{FieldPath, MAX_QUANTITY, Sum, Summed, Term, TermSource};
 
 /// Finds the fields of the terms of a sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seeker {
     sum: Arc<Sum>,
     seeks: Vec<Seek>,
-    /// The last number of each term.
+    /// The number of each term, and then the number that multiplies each term.
     pub(super) found: Vec<Option<u64>>,
+    /// Whether a field has another value than a whole number or null, which some servers read as a number.
+    pub(super) is_odd: bool,
     /// How many objects and arrays are open.
     depth: u64,
     state: JsonState,
@@ -29,7 +32,8 @@ pub(crate) struct Seeker {
 /// How far the search for one path is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seek {
-    term: u8,
+    /// Where the number goes in [`Seeker::found`].
+    slot: u8,
     path: u8,
     /// How many of the objects around the field are open, beside the outermost.
     open: u8,
@@ -72,14 +76,17 @@ enum After {
 impl Seeker {
     pub(crate) fn new(sum: &Arc<Sum>) -> Self {
         let mut seeks = Vec::new();
-        for (term, one) in (0..).zip(sum.terms()) {
-            let TermSource::Field(paths) = one.source() else { continue };
-            seeks.extend((0..).zip(paths).map(|(path, _)| Seek { term, path, ..Seek::default() }));
+        let terms = sum.terms().iter();
+        for (slot, paths) in
+            (0..).zip(terms.clone().map(Term::fields).chain(terms.map(Term::times)))
+        {
+            seeks.extend((0..).zip(paths).map(|(path, _)| Seek { slot, path, ..Seek::default() }));
         }
         Self {
             sum: Arc::clone(sum),
             seeks,
-            found: alloc::vec![None; sum.terms().len()],
+            found: alloc::vec![None; sum.terms().len().saturating_mul(2)],
+            is_odd: false,
             depth: 0,
             state: JsonState::Between,
             after: After::Other,
@@ -125,6 +132,11 @@ impl Seeker {
         !self.seeks.is_empty()
     }
 
+    /// Whether a value is open, so that its end is missing.
+    pub(super) fn is_open(&self) -> bool {
+        self.depth > 0 || !matches!(self.state, JsonState::Between | JsonState::Number(_))
+    }
+
     /// Begins with another text. What was found stays.
     pub(super) fn restart(&mut self) {
         (self.depth, self.state, self.after) = (0, JsonState::Between, After::Other);
@@ -152,6 +164,11 @@ impl Seeker {
 
     fn between(&mut self, byte: u8) {
         let after = core::mem::replace(&mut self.after, After::Other);
+        if after == After::Colon && !b" \t\n\r0123456789n".contains(&byte) {
+            let mut is_odd = false;
+            self.each_named(|_, is_last, _| is_odd |= is_last);
+            self.is_odd |= is_odd;
+        }
         match (byte, after) {
             (b' ' | b'\t' | b'\n' | b'\r', _) => self.after = after,
             (b'"', _) => {
@@ -190,15 +207,15 @@ impl Seeker {
             }
             _ => {
                 // a number that goes on otherwise is no whole number
-                if let b' ' | b'\t' | b'\n' | b'\r' | b',' | b'}' | b']' = byte {
-                    self.each_named(|seek, is_last, found| {
-                        if let (true, Some(found)) =
-                            (is_last, found.get_mut(usize::from(seek.term)))
-                        {
-                            *found = Some(number);
-                        }
-                    });
-                }
+                let is_whole = b" \t\n\r,}]".contains(&byte);
+                let mut is_odd = false;
+                self.each_named(|seek, is_last, found| {
+                    match found.get_mut(usize::from(seek.slot)).filter(|_| is_last) {
+                        Some(found) if is_whole => *found = (*found).max(Some(number)),
+                        found => is_odd |= found.is_some(),
+                    }
+                });
+                self.is_odd |= is_odd;
                 self.state = JsonState::Between;
                 self.between(byte);
             }
@@ -291,8 +308,10 @@ impl Seeker {
 }
 
 fn path<'s>(sum: &'s Sum, seek: &Seek) -> Option<&'s FieldPath> {
-    match sum.terms().get(usize::from(seek.term))?.source() {
-        TermSource::Field(paths) => paths.get(usize::from(seek.path)),
-        _ => None,
-    }
+    let (terms, slot) = (sum.terms(), usize::from(seek.slot));
+    let paths = match terms.get(slot) {
+        Some(term) => term.fields(),
+        None => terms.get(slot.checked_sub(terms.len())?)?.times(),
+    };
+    paths.get(usize::from(seek.path))
 }

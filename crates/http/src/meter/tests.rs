@@ -46,8 +46,9 @@ fn a_field_is_found_at_its_path_alone() {
     assert_eq!(whole("application/problem+json", ANSWER), 1_212);
     assert_eq!(whole("text/html", ANSWER), 0, "a page may say what a client wrote");
     assert_eq!(whole(EVENTS, STREAM), 1_212);
-    let lines = "{\"usage\":{\"total_tokens\":1}}\n{\"usage\":{\"total_tokens\":2}}\n{}\n";
-    assert_eq!(whole("application/x-ndjson", lines), 2, "the last one counts");
+    let lines =
+        "{\"a\":{\"\n{\"usage\":{\"total_tokens\":2}}\n{\"usage\":{\"total_tokens\":1}}\n{}\n";
+    assert_eq!(whole("application/x-ndjson", lines), 2, "whatever the first line has opened");
 }
 
 #[test]
@@ -82,6 +83,10 @@ fn a_coded_body_is_not_read() {
     }
     let by_header = Meter::new(&metering(r#"{ "actual": { "header": "X-Cost" } }"#), 1);
     assert!(!by_header.seeks());
+    assert!(
+        Meter::new(&metering(r#"{ "actual": { "bytes": 10 } }"#), 1).seeks(),
+        "coded bytes are others"
+    );
 }
 
 #[test]
@@ -132,6 +137,10 @@ fn an_answer_that_breaks_off_counts_as_the_policy_says() {
         5_000,
         "what is more counts"
     );
+    for end in [AnswerEnd::CutOff, AnswerEnd::Whole] {
+        let open = b"{\"usage\":{\"total_tokens\":7}";
+        assert_eq!(metered(TOTAL, JSON, &[open], end), 4_000, "the last brace is missing");
+    }
     assert_eq!(metered(TOTAL, JSON, &[b"{}"], AnswerEnd::Whole), 4_000);
     assert_eq!(metered(SEEN, JSON, &[b"{}"], AnswerEnd::Whole), 0);
 }

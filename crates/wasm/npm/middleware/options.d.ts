@@ -116,7 +116,7 @@ export type Term = number | ({
     header: string;
   }
   | {
-    /** The path of a field of a JSON body, or of the events of a stream, such as `"usage.total_tokens"`. The last number at it counts. */
+    /** The path of a field of a JSON body, or of the events of a stream, such as `"usage.total_tokens"`. The largest number at it counts. */
     field: string | string[];
   }
   | {

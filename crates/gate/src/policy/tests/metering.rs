@@ -11,15 +11,16 @@ fn metering(json: &str) -> Metering {
 
 #[test]
 fn a_sum_adds_up_what_was_found_of_its_terms() {
-    let terms =
-        r#"[3, {"header":"X-A","weight":2}, {"field":["a.b","c"],"otherwise":5}, {"bytes":1000}]"#;
-    let metering = metering(&std::format!(r#"{{"actual":{terms}}}"#));
-    let sum = metering.actual().unwrap();
+    let terms = r#"[3, {"header":"X-A","weight":2,"otherwise":0}, {"field":["a.b","c"],"otherwise":5,"times":["n","best_of"]}, {"bytes":1000}]"#;
+    let metering = metering(&std::format!(r#"{{"estimate":{terms},"actual":1}}"#));
+    let sum = metering.estimate().unwrap();
     let largest = (1 << 53) - 1;
     for (found, units, is_whole) in [
         (&[None, Some(4), Some(6), Some(1000)][..], 3 + 8 + 6 + 1, true),
         (&[Some(9), Some(4), None, Some(1001)], 3 + 8 + 5 + 2, true),
-        (&[None, None, None, Some(1)], 3 + 5 + 1, false),
+        (&[None, None, None, Some(1), None, None, Some(0)], 3 + 5 + 1, true),
+        (&[None, None, Some(6), Some(1), None, None, Some(128)], 3 + 6 * 128 + 1, true),
+        (&[None, None, None, Some(1), None, None, Some(128)], 3 + 5 * 128 + 1, true),
         (&[], 3 + 5, false),
         (&[None, Some(largest), None, Some(1)], largest, true),
     ] {

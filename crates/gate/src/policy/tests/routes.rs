@@ -313,9 +313,19 @@ limits = [{{ algorithm = 'fixed_window', limit = 10, period = '1d' }}]
             "routes[0].actual: `header`: expected the name of a header, found \"a b\"",
         ),
         (
+            format!("{p}, actual = {{ bytes = 4, otherwise = 1 }}"),
+            held,
+            "routes[0].actual: `otherwise`: expected it without `bytes`, which are always known",
+        ),
+        (
+            format!("{p}, actual = {{ field = 'a', times = 'n' }}"),
+            held,
+            "routes[0]: `actual`: expected terms without `times`, which is for `estimate`",
+        ),
+        (
             format!("{p}, actual = {{ felid = 'a' }}"),
             held,
-            "routes[0].actual.felid: expected one of `header`, `field`, `bytes`, `weight`, `otherwise`; found the field \"felid\"",
+            "routes[0].actual.felid: expected one of `header`, `field`, `bytes`, `times`, `weight`, `otherwise`; found the field \"felid\"",
         ),
         (format!("{p}, actual = []"), held, "routes[0].actual: expected 1 to 8 terms, found 0"),
         (

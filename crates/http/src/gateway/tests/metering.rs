@@ -28,7 +28,7 @@ reservations = {{}}
     ))
 }
 
-const FIELD: &str = "estimate = { field = ['max_completion_tokens', 'max_tokens'], otherwise = 700 }, actual = { field = 'n' }";
+const FIELD: &str = "estimate = { field = ['max_completion_tokens', 'max_tokens'], times = ['n', 'best_of'], otherwise = 700 }, actual = { field = 'n' }";
 
 impl Gateway {
     /// The reservation of a request with this body.
@@ -91,25 +91,74 @@ fn an_estimate_is_a_field_of_the_body() {
     assert_eq!(gateway.estimates("{\"max_tokens\":300}"), 300);
     assert_eq!(gateway.estimates("{\"max_tokens\":300,\"max_completion_tokens\":400}"), 400);
     assert_eq!(gateway.estimates("{\"messages\":[{\"max_tokens\":300}]}"), 700);
+    assert_eq!(
+        gateway.estimates("{\"max_completion_tokens\":400,\"max_tokens\":1}"),
+        400,
+        "the largest"
+    );
+    assert_eq!(
+        gateway.estimates("{\"max_tokens\":300,\"max_tokens\":1}"),
+        300,
+        "a server may read either"
+    );
+    assert_eq!(gateway.estimates("{\"max_tokens\":3,\"n\":4,\"best_of\":5}"), 15);
+    assert_eq!(gateway.estimates("{\"n\":2,\"max_tokens\":null}"), 1_400);
     assert_eq!(gateway.estimates("no json"), 700);
     assert_eq!(gateway.estimates("{\"max_tokens\":0}"), 1, "a reservation takes something");
     let start = "{\"max_tokens\":300}";
     let longest = start.to_string() + &" ".repeat(MAX_BODY_BYTES - start.len());
     assert_eq!(gateway.estimates(&longest), 300);
-    assert_eq!(gateway.estimates(&(longest + " ")), 700, "a longer body is not read");
-    for error in [BodyError::TooLarge(1 << 30), BodyError::Incomplete] {
-        let reservation = gateway.reserves(&[KEY], Err(error));
-        gateway.commits(reservation, 0);
-        assert_eq!(gateway.server.reserved.take(), Some(700), "{error:?}");
-    }
-    let length = ("content-length", "262145");
-    let reservation = gateway.reserves(&[KEY, length], Ok(b"{\"max_tokens\":300}".to_vec()));
-    gateway.commits(reservation, 0);
-    assert_eq!(gateway.server.reserved.take(), Some(700), "the body was not asked for");
     let beyond = gateway.send_body("POST", URL, &[KEY], Ok(b"{\"max_tokens\":10001}".to_vec()));
     assert!(matches!(beyond, Served::Response(response) if response.status == 400));
     let Served::Response(keyless) = gateway.send("POST", URL, &[]) else { panic!() };
     assert_eq!(keyless.status, 400);
+}
+
+/// What a client could else pay less for than it uses.
+#[test]
+fn a_body_that_does_not_tell_its_cost_is_refused() {
+    let mut gateway = gateway(FIELD);
+    let long = [&b"{\"max_tokens\":9}"[..], &[b' '; MAX_BODY_BYTES]].concat();
+    let utf_16 = "{\"max_tokens\":9}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (header, body, status) in [
+        (None, Ok(long), 413),
+        (None, Err(BodyError::TooLarge(400_000)), 413),
+        (None, Err(BodyError::Incomplete), 400),
+        (Some(("content-length", "262145")), Ok(Vec::new()), 413),
+        (Some(("content-encoding", "gzip")), Ok(Vec::new()), 415),
+        (Some(("content-encoding", "identity")), Ok(b"{}".to_vec()), 0),
+        (None, Ok(utf_16), 400),
+        (None, Ok(b"{\"max_tokens\":\"9000\"}".to_vec()), 400),
+        (None, Ok(b"{\"max_tokens\":9e3}".to_vec()), 400),
+        (None, Ok(b"{\"max_tokens\":9000.0}".to_vec()), 400),
+        (None, Ok(b"{\"max_tokens\":9,\"n\":128.0}".to_vec()), 400),
+        (None, Ok(b"{\"a\":{\"n\":1.5},\"stop\":\"n\",\"n\":null}".to_vec()), 0),
+    ] {
+        let headers: Vec<_> = [KEY].into_iter().chain(header).collect();
+        let found = match gateway.send_body("POST", URL, &headers, body.clone()) {
+            Served::Response(response) => response.status,
+            Served::Pass(_) => 0,
+        };
+        assert_eq!(found, status, "{header:?} {:?}", body.map(|body| body.len()));
+    }
+}
+
+/// Neither the client's `max_tokens` nor its silence about the usage is the price.
+#[test]
+fn the_first_example_of_docs_llm_charges_what_a_stream_could_cost() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/llm.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let file = page.split("```toml").nth(1).unwrap().split("```").next().unwrap();
+    let mut gateway = Gateway::new(file);
+    let body = "{\"stream\":true,\"max_tokens\":1,\"n\":128}";
+    let url = "https://h/v1/chat/completions";
+    let Served::Pass(mut pass) = gateway.send_body("POST", url, &[], Ok(body.into())) else {
+        panic!()
+    };
+    let mut meter = pass.reservations.remove(0).meter;
+    meter.answered(200, &|name| (name == "content-type").then(|| "text/event-stream".into()));
+    meter.push(b"data: {\"usage\":null}\n\ndata: [DONE]\n\n");
+    assert_eq!(meter.finish(AnswerEnd::Whole), 10 + 128, "40 bytes and 128 answers");
 }
 
 #[test]
@@ -124,11 +173,12 @@ fn an_estimate_is_a_header_or_the_length_of_the_body_or_a_sum() {
     };
     assert_eq!(of(&mut by_header, ("x-estimate", "55")), Some(55));
     assert_eq!(of(&mut by_header, ("x-estimate", "5.5")), Some(9));
-    let mut by_length = gateway(&format!("estimate = {{ bytes = 4, otherwise = 9 }}, {rest}"));
+    let mut by_length = gateway(&format!("estimate = {{ bytes = 4 }}, {rest}"));
     assert_eq!(of(&mut by_length, ("content-length", "17")), Some(5));
-    assert_eq!(of(&mut by_length, ("transfer-encoding", "chunked")), Some(9));
+    assert_eq!(of(&mut by_length, ("transfer-encoding", "chunked")), Some(2), "5 bytes came");
     // input + output × 5
-    let sum = "estimate = [100, { bytes = 4, otherwise = 0 }, { field = 'max_tokens', weight = 5, otherwise = 1 }]";
+    let sum =
+        "estimate = [100, { bytes = 4 }, { field = 'max_tokens', weight = 5, otherwise = 1 }]";
     let mut summed = gateway(&format!("{sum}, {rest}"));
     let body = "{\"max_tokens\":20}";
     assert_eq!(
