@@ -75,9 +75,9 @@ pub(super) fn compile(file: &Path, years: u16, now: Timestamp) -> Result<String>
 
 /// From the beginning of the year before last, so that the windows of now are known, to the end of a year.
 fn span(years: u16, now: Timestamp) -> Result<(Timestamp, Timestamp)> {
-    let this = instant(now)?.to_zoned(TimeZone::UTC).year();
+    let this = instant(now)?.to_zoned_datetime(TimeZone::UTC).year();
     let begin = |year: i16| -> Result<Timestamp> {
-        let begin = Date::new(year, 1, 1)?.to_zoned(TimeZone::UTC)?.timestamp();
+        let begin = Date::new(year, 1, 1)?.to_zoned_datetime(TimeZone::UTC)?.timestamp();
         Ok(Timestamp(u64::try_from(begin.as_microsecond())?))
     };
     let end = this.saturating_add_unsigned(years).saturating_add(1);
