@@ -1,6 +1,7 @@
 //! To which part of the source each function of a module belongs, by the names that a compiler leaves for debuggers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use anyhow::Result;
 use wasmparser::{ExternalKind, KnownCustom, Name, Parser, Payload, TypeRef};
@@ -37,8 +38,8 @@ impl Module {
                         }
                     }
                 }
-                Payload::CodeSectionEntry(body) => module.functions.push(body.range().len()),
-                Payload::DataSection(data) => module.data = data.range().len(),
+                Payload::CodeSectionEntry(body) => module.functions.push(length(&body.range())?),
+                Payload::DataSection(data) => module.data = length(&data.range())?,
                 Payload::CustomSection(section) => {
                     if let KnownCustom::Name(names) = section.as_known() {
                         for name in names {
@@ -126,6 +127,10 @@ fn path(name: &str) -> String {
         }
         _ => path,
     }
+}
+
+fn length(range: &Range<u64>) -> Result<usize> {
+    Ok(usize::try_from(range.end.saturating_sub(range.start))?)
 }
 
 #[cfg(test)]
