@@ -31,7 +31,7 @@ test("the tarball has exactly the files that are needed", () => {
   const files = readdirSync(own, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
     ...[...ofDropin, "package.json", "flexible/package.json", "redis/package.json"].map((name) => `dist/dropin/${name}`), ...dropin.map((name) => `dropin/${name}`),
-    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
+    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "THIRD-PARTY.txt", "caller/caller.js", "caller/wrangler.toml",
     "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
     "dist/index.d.cts", "dist/policy.d.cts",
     ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), 

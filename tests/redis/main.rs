@@ -30,9 +30,6 @@ use tidegate::store::{Redis, RedisOptions, StoreError};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// How late a busy machine may be.
-const MARGIN: Duration = Duration::from_secs(5);
-
 fn policy(limits: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", &format!("limits = [{limits}]")).unwrap())
 }

@@ -15,6 +15,7 @@ const WASM_BINDGEN: &str = "0.2.129";
 /// Also in `crates/xtask/nextest.txt`.
 const NEXTEST: &str = "0.9.148";
 const CARGO_FUZZ: &str = "0.13.2";
+const CARGO_ABOUT: &str = "0.9.3";
 const CARGO_DENY: &str = "0.20.2";
 const CARGO_SEMVER_CHECKS: &str = "0.51.0";
 /// The oldest Node that can run npm. Tools that need a newer Node get it from npm.
@@ -100,6 +101,10 @@ pub(crate) fn wasm_bindgen() -> Result<PathBuf> {
 
 pub(crate) fn cargo_fuzz() -> Result<PathBuf> {
     tool("cargo-fuzz", "cargo-fuzz", CARGO_FUZZ, &["--locked"])
+}
+
+pub(crate) fn cargo_about() -> Result<PathBuf> {
+    tool("cargo-about", "cargo-about", CARGO_ABOUT, &["--locked", "--features", "cli"])
 }
 
 pub(crate) fn cargo_deny() -> Result<PathBuf> {

@@ -5,6 +5,7 @@ mod build;
 mod docs;
 mod fuzz;
 mod install;
+mod notices;
 mod release;
 mod run;
 mod sizes;
@@ -50,6 +51,8 @@ enum Task {
     Docs,
     /// Write where the bytes of the npm package are into docs/sizes.md
     Sizes,
+    /// Write the licences of all code that is compiled in into THIRD-PARTY.txt
+    Notices,
     /// Try a release: pack, build and check all that is published
     Release(release::Arguments),
     /// Run the benchmarks whose names contain a text, or all of them
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Npm => build::pack().map(drop),
         Task::Docs => docs::run(),
         Task::Sizes => sizes::run(),
+        Task::Notices => notices::run(),
         Task::Release(arguments) => release::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };

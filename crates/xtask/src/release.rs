@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use self::ready::VERSION;
 pub(crate) use self::ready::{PUBLISHED, oldest_rust};
 use crate::run::{cargo, command, output, root, step, target};
-use crate::{build, install};
+use crate::{build, install, notices};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -26,9 +26,10 @@ pub(crate) struct Arguments {
 /// Does what it can and returns what it has found.
 type Step = fn(&Arguments) -> Result<String>;
 
-const STEPS: [(&str, Step); 7] = [
+const STEPS: [(&str, Step); 8] = [
     ("metadata and versions", ready),
     ("licences and sources", licences),
+    ("notices", notices),
     ("advisories", advisories),
     ("crates", crates),
     ("API pages", pages),
@@ -148,6 +149,11 @@ fn semver(_: &Arguments) -> Result<String> {
 fn licences(_: &Arguments) -> Result<String> {
     deny(&["bans", "licenses", "sources"])?;
     Ok("as deny.toml allows".to_owned())
+}
+
+fn notices(_: &Arguments) -> Result<String> {
+    notices::check()?;
+    Ok("THIRD-PARTY.txt has the licences of all code that is compiled in".to_owned())
 }
 
 fn advisories(arguments: &Arguments) -> Result<String> {

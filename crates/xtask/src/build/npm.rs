@@ -63,6 +63,7 @@ pub(super) fn build() -> Result<()> {
         TOML_LIMIT,
     )?;
     within("tidegate/remote, gzip", gzipped(&dist.join("remote.js"))?, REMOTE_LIMIT)?;
+    fs::copy(root().join("THIRD-PARTY.txt"), package.join("THIRD-PARTY.txt"))?;
     copy_worker(&dist.join("worker"))?;
     durable_objects(&package, &dist.join("durable-objects"))
 }
