@@ -1,8 +1,8 @@
 // Runs the tests of the npm package: `node tests/npm/run.mjs [--everything] [FILE…]`.
 //
 // The files in this folder need nothing but Node. Those in `processes` start servers: one that fails runs once more, alone, and if it
-// passes then, it is told as FLAKY. Those in `everything` start servers, too, and run only with `--everything`, as do other versions of
-// Node and the loaders.
+// passes then, it is told as FLAKY. Those in `everything` start servers, too, and run only with `--everything`, as do the loaders, and the
+// files in this folder in the other versions of Node.
 import { spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
@@ -13,6 +13,7 @@ import { installed } from "./installed.mjs";
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "../..");
 const node = join(root, "node_modules/.bin/node");
+const otherNodes = ["node-22", "node-26"].map((name) => join(here, "loaders/node_modules", name, "bin/node"));
 /** Each file has so long, and each of its tests half of it. What hangs is ended, and told by its name. */
 const LIMIT_S = { npm: 120, processes: 180, everything: 600, loaders: 900 };
 const AT_ONCE = 2;
@@ -33,7 +34,10 @@ for (const signal of ["SIGINT", "SIGTERM"]) {
   });
 }
 
-const results = [...await pool(files.filter(isPure)), ...await pool(files.filter((file) => !isPure(file)))];
+const pure = files.filter(isPure);
+const results = await pool(pure);
+results.push(...await pool(files.filter((file) => !isPure(file))));
+for (const other of isEverything ? otherNodes : []) results.push(...await pool(pure, other));
 const flaky = [];
 for (const [place, result] of results.entries()) {
   if (result.isPassed || isPure(result.file)) continue;
@@ -44,23 +48,23 @@ for (const [place, result] of results.entries()) {
 tell();
 
 /** Runs files, some at a time, and prints what each has printed when it is done. */
-async function pool(files) {
+async function pool(files, by = node) {
   const results = [];
   const queue = files.entries();
   await Promise.all(Array.from({ length: AT_ONCE }, async () => {
-    for (const [place, file] of queue) results[place] = await run(file);
+    for (const [place, file] of queue) results[place] = await run(file, by);
   }));
   return results;
 }
 
 /** Runs one file in a process group of its own, so that nothing that it starts outlives it. */
-async function run(file) {
+async function run(file, by = node) {
   const began = performance.now();
-  const name = relative(root, file);
+  const name = relative(root, file) + (by === node ? "" : ` in ${basename(dirname(dirname(by)))}`);
   const env = { ...process.env, TIDEGATE_INSTALLED: installed, NODE_TEST_CONTEXT: undefined };
   const limit = LIMIT_S[basename(dirname(file))];
   const args = ["--test-reporter=spec", `--test-timeout=${limit * 500}`, file];
-  const child = spawn(node, args, { cwd: root, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
+  const child = spawn(by, args, { cwd: root, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
   running.add(child);
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => { output += text; });

@@ -41,15 +41,15 @@ writeFileSync(join(work, "main.mjs"), 'import { run } from "./app.mjs";\nconsole
 writeFileSync(join(work, "main.cjs"), 'console.log(require("./app.cjs").run());\n');
 
 const WITHOUT_REQUIRE_ESM = "--no-experimental-require-module"; // as before Node 20.19
-for (const [name, node] of [["Node of the workspace", process.execPath], ["Node of the machine", "node"]]) {
-  const env = { ...process.env, ...(node === "node" ? {} : { PATH }) };
-  const inNode = (...args) => execFileSync(node, args, { cwd: work, env, encoding: "utf8" });
-  test(`${name}, ESM`, () => assert.equal(inNode("main.mjs"), `${RESULT}\n`));
-  test(`${name}, CommonJS without require(esm)`, () => assert.equal(inNode(WITHOUT_REQUIRE_ESM, "main.cjs"), `${RESULT}\n`));
-  test(`${name}, middleware in CommonJS without require(esm)`, () => {
+for (const [version, node] of [["22", pinned("node-22")], ["24", process.execPath], ["26", pinned("node-26")]]) {
+  const inNode = (...args) => run(work, node, ...args);
+  test(`Node ${version}, ESM`, () => assert.equal(inNode("main.mjs"), `${RESULT}\n`));
+  test(`Node ${version}, CommonJS without require(esm)`, () => assert.equal(inNode(WITHOUT_REQUIRE_ESM, "main.cjs"), `${RESULT}\n`));
+  test(`Node ${version}, middleware in CommonJS without require(esm)`, () => {
     assert.equal(inNode(WITHOUT_REQUIRE_ESM, "middleware.cjs"), "express fastify fetch hono koa next\n");
   });
 }
+test("Node 20, which is out of support", () => assert.equal(run(work, pinned("node-20"), "main.mjs"), `${RESULT}\n`));
 for (const [name, ...command] of [
   ["Deno, ESM, without permissions", "deno", "run", "main.mjs"],
   ["Deno, CommonJS", "deno", "run", "--allow-read", "main.cjs"], // `require` itself reads files
@@ -234,6 +234,11 @@ export const all = [new Store(), new RateLimiterMemory({ points: 1, duration: 1 
       run(folder, process.execPath, join(here, `node_modules/${compiler}/bin/tsc`), "-p", ".");
     });
   }
+}
+
+/** Another version of Node. */
+function pinned(name) {
+  return join(here, "node_modules", name, "bin/node");
 }
 
 /** Makes the folder of a project, with the program. */
