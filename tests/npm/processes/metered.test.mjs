@@ -263,7 +263,7 @@ test("mistakes in the options are named", async () => {
   const path = "expected the path of a field such as \"usage.total_tokens\" in at most 128 bytes, found \"\"";
   for (const [rest, message] of [
     [{ actual: { field: "" } }, `\`options.actual.field\`: ${path}`],
-    [{ actual: { felid: "a" } }, "`options.actual.felid`: expected one of `header`, `field`, `bytes`, `weight`, `otherwise`; found the field \"felid\""],
+    [{ actual: { felid: "a" } }, "`options.actual.felid`: expected one of `header`, `field`, `bytes`, `times`, `weight`, `otherwise`; found the field \"felid\""],
     [{ actual: () => 5 }, "`options.actual`: expected what JSON can write, found a function"],
     [{ countIf: { status: "4xx" } }, "`options.countIf.status`: expected a status such as 401, or a range of them such as \"500-599\"; found the string \"4xx\""],
     [{ ifUnknown: "seen" }, "`options`: `if_unknown`: expected `actual` beside it, found none"],
