@@ -1,16 +1,16 @@
 //! One policy: the limits on keys, and how they are counted.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_core::shed::utilization::Class;
-use tidegate_core::{Micros, never};
+use tidegate_core::{Micros, Timestamp, never};
 
 use super::error::PolicyError;
 use super::nodes;
 use super::reservations::Reservations;
 use super::source::{JoinedSources, KeySource};
-use super::timed::Timed;
 use crate::decide::{Limits, OnChange, PersistAhead};
 use crate::fnv::fnv1a;
 use crate::key::{Depth, Pattern};
@@ -46,6 +46,15 @@ pub struct Policy {
     pub(super) idempotency: Option<Micros>,
     pub(super) soft: bool,
     pub(super) timed: Option<Timed>,
+}
+
+/// What a policy knows of its timed overrides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Timed {
+    /// The policy without them.
+    pub(super) former: Arc<Policy>,
+    /// The place of each among the overrides, and when it ends.
+    pub(super) ends: Vec<(usize, Timestamp)>,
 }
 
 /// The cost of a request that names no cost.

@@ -15,7 +15,7 @@ use tidegate_form::{Bounded, Error, Form, Node, json};
 use super::error::PolicyError;
 use super::file::{File, parse_edited};
 use super::policies::Policies;
-use super::policy::Policy;
+use super::policy::{Policy, Timed};
 use super::rule::RuleId;
 use crate::key::{canonical_key, check_key};
 
@@ -46,23 +46,16 @@ pub struct TimedOverride {
     pub fields: String,
 }
 
-/// What a policy knows of its timed overrides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Timed {
-    /// The policy without them.
-    former: Arc<Policy>,
-    /// The rule of each, and when it ends.
-    ends: Vec<(RuleId, Timestamp)>,
-}
-
-impl Timed {
-    fn add_to(policy: &mut Arc<Policy>, former: &Policies, live: &[&TimedOverride]) {
-        let own = live.iter().filter(|own| own.policy == policy.name());
-        let ends = own.map(|own| (policy.find(&own.key), own.until));
-        let ends: Vec<_> = ends.filter(|(found, _)| matches!(found, RuleId::Override(_))).collect();
-        if let Some(former) = former.get(policy.name()).filter(|_| !ends.is_empty()) {
-            Arc::make_mut(policy).timed = Some(Self { former: Arc::clone(former), ends });
-        }
+/// Tells a policy the ends of its overrides.
+fn add_ends(policy: &mut Arc<Policy>, former: &Policies, live: &[&TimedOverride]) {
+    let own = live.iter().filter(|own| own.policy == policy.name());
+    let ends = own.filter_map(|own| match policy.find(&own.key) {
+        RuleId::Override(place) => Some((place, own.until)),
+        _ => None,
+    });
+    let ends: Vec<_> = ends.collect();
+    if let Some(former) = former.get(policy.name()).filter(|_| !ends.is_empty()) {
+        Arc::make_mut(policy).timed = Some(Timed { former: Arc::clone(former), ends });
     }
 }
 
@@ -70,7 +63,8 @@ impl Policy {
     /// The end of a rule, and the policy that holds from then on; `None` for a rule without an end.
     pub(super) fn end_of(&self, found: RuleId) -> Option<(Timestamp, &Arc<Self>)> {
         let Timed { former, ends } = self.timed.as_ref()?;
-        let end = ends.iter().find(|(rule, _)| *rule == found);
+        let RuleId::Override(found) = found else { return None };
+        let end = ends.iter().find(|(place, _)| *place == found);
         end.map(|(_, until)| (*until, former))
     }
 }
@@ -117,7 +111,7 @@ impl TimedPolicies {
         if !live.is_empty() {
             let former = Policies::parse(file)?;
             for policy in &mut policies.policies {
-                Timed::add_to(policy, &former, &live);
+                add_ends(policy, &former, &live);
             }
         }
         Ok(Self { policies, since, ends })
