@@ -170,9 +170,8 @@ impl Driver {
                     self.is_away = true;
                     self.shared.away.set(error);
                     let shared = Arc::clone(&self.shared);
-                    self.back =
-                        Some(Box::pin(async move { back(&shared).await }) as BoxFuture<'_, _>)
-                            .into();
+                    let back: BoxFuture<_> = Box::pin(async move { back(&shared).await });
+                    self.back = Some(back).into();
                 }
             }
         }

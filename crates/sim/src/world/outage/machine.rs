@@ -178,9 +178,8 @@ impl World {
         if self.is_away {
             return;
         }
-        match self.find(|call| !call.partitions.is_empty(), index) {
-            Some(call) => self.execute(call),
-            None => {}
+        if let Some(call) = self.find(|call| !call.partitions.is_empty(), index) {
+            self.execute(call);
         }
     }
 
