@@ -37,9 +37,9 @@ enum Suite {
     Lint,
     /// All tests that need only Rust
     Rust,
-    /// The core without an operating system; the Worker, the guest and the npm package are built and within their sizes
+    /// The core without an operating system; the Worker and the guest are built and within their sizes
     Wasm,
-    /// The npm package from its packed tarball in Node, its types, and what its JavaScript may compute
+    /// The npm package and its sizes, in Node from an installation, its types, and what its JavaScript may compute
     Npm,
     /// Redis, the built Worker in workerd and behind a browser, the commands, and parity of all backends
     System,

@@ -4,10 +4,9 @@ use tidegate_core::hold::Committed;
 use tidegate_core::lease::Id;
 use tidegate_core::{Decision, Timestamp};
 
-use super::together::Together;
-
 use super::limits::{LimitFacts, Limits};
 use super::operate::{split, split_mut};
+use super::together::Together;
 use super::verdict::Effect;
 use crate::limit::{KnownFor, Operation, OperationError, Request};
 

@@ -85,7 +85,7 @@ fn wasm(tally: &mut Tally) -> Result<()> {
     let bare = [&["build", "--target", "x86_64-unknown-none"], &crates[..]].concat();
     tally.watch("without an operating system", cargo(&bare))?;
     build::build(Artifact::Guest)?;
-    build::pack().map(drop) // the Worker is a part of the package
+    build::build(Artifact::Worker)
 }
 
 fn npm(layer: Layer, tally: &mut Tally) -> Result<()> {
