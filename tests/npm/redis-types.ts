@@ -52,7 +52,7 @@ export async function served(): Promise<number | undefined> {
   if (degraded !== undefined) return undefined;
   await using grant = await limiter.acquire("a");
   expectTypeOf(grant.lease).toEqualTypeOf<string>();
-  expectTypeOf(grant.refund(1)).toEqualTypeOf<Promise<number>>();
+  expectTypeOf((await grant.refund(1))?.remaining).toEqualTypeOf<number | undefined>();
   expectTypeOf(grant.release()).toEqualTypeOf<Promise<boolean>>();
   try {
     await limiter.block("a", 0);

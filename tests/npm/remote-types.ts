@@ -62,7 +62,7 @@ export async function served(limiter: AsyncLimiter): Promise<number | undefined>
   await using grant = await limiter.acquire("a", { lease: "b" });
   expectTypeOf((await limiter.run("a", () => "done")).value).toEqualTypeOf<string | undefined>();
   expectTypeOf(grant.lease).toEqualTypeOf<string>();
-  expectTypeOf(grant.refund(1)).toEqualTypeOf<Promise<number>>();
+  expectTypeOf((await grant.refund(1))?.remaining).toEqualTypeOf<number | undefined>();
   expectTypeOf(grant.release()).toEqualTypeOf<Promise<boolean>>();
   try {
     await limiter.block("a", 0);

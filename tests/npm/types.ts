@@ -211,7 +211,7 @@ expectTypeOf<Admission>().toEqualTypeOf<{
 
 expectTypeOf<Grant>().toExtend<Answer>();
 expectTypeOf<Omit<Grant, keyof Answer>>().toEqualTypeOf<{
-  refund(units?: number, options?: { now?: number }): number;
+  refund(units?: number, options?: { now?: number }): Answer | undefined;
   renew(options?: { count?: number; now?: number }): Answer;
   release(options?: { now?: number }): boolean;
   [Symbol.dispose](): void;

@@ -7,7 +7,7 @@ import { requireUnits } from "./input.js";
 
 /** @import * as declared from "./index.js" */
 /** @typedef {ArrayLike<number>} Numbers */
-/** @typedef {(key: string, atUs: number, granted: number, units: number, options?: object) => void} Refund */
+/** @typedef {(key: string, atUs: number, granted: number, units: number, options?: object) => declared.Answer} Refund */
 /** @typedef {{ numbers: Numbers, granted: boolean, isShadow: boolean, names: string[], lease?: string }} Source what an answer is read from */
 
 const [AT, FACTOR, EFFECT, RULE, FLAGS, COUNT, HEAD, EACH] = [4, 5, 6, 10, 11, 12, 13, 5];
@@ -160,9 +160,10 @@ export class Grant {
     const { now } = callOptions("options", options, ONLY_NOW); // first, because a getter may refund, too
     if (units === undefined) units = this.#cost;
     requireUnits("units", units, 0, this.#cost);
-    if (units > 0) this.#refundGrant(this.#key, this.atUs, this.#cost, units, this.#options({ now }));
+    if (units === 0) return undefined;
+    const answer = this.#refundGrant(this.#key, this.atUs, this.#cost, units, this.#options({ now }));
     this.#cost -= units;
-    return units;
+    return answer;
   }
 
   /** @type {declared.Grant["renew"]} */

@@ -73,12 +73,12 @@ export const ownField = (answer, name) => (Object.hasOwn(answer, name) ? answer[
  *
  * @template {{ degraded?: string }} A
  * @param {A} answer
- * @returns {A}
+ * @returns {Exclude<A, { degraded: string }>}
  */
 export function certain(answer) {
   const degraded = ownField(answer, "degraded");
   if (degraded !== undefined) throw coded("UNAVAILABLE", degraded);
-  return answer;
+  return /** @type {any} */ (answer);
 }
 
 /**

@@ -33,15 +33,14 @@ export class AsyncGrant {
     const left = this.#units;
     if (units === undefined) units = left;
     requireUnits("units", units, 0, left);
-    if (units === 0) return 0;
+    if (units === 0) return undefined;
     this.#units -= units; // at once, so that a second call meanwhile cannot give the same units back
     try {
-      certain(await give(left, units));
+      return certain(await give(left, units));
     } catch (/** @type {any} */ error) {
       if (error?.code !== "UNAVAILABLE") this.#units += units; // if nobody answers, they may have been taken
       throw error;
     }
-    return units;
   }
 
   /** @type {declared.Grant["renew"]} */

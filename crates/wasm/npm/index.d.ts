@@ -231,12 +231,12 @@ export interface WaitOptions extends Omit<Request, "now"> {
  */
 export interface Grant extends Answer {
   /**
-   * Gives units back, by default all that the request has taken and not given back, and returns how many these are. A refused request
-   * has no units. A window takes units back only while it still counts those of this request.
+   * Gives units back, by default all that the request has taken and not given back. The answer is that of a peek after it, or
+   * `undefined` if the request has no units left to give, as a refused one. Each limit takes back only the units that it still counts.
    *
    * @throws {ArgumentError} `INVALID_REQUEST` for more units than the request has taken and not given back
    */
-  refund(units?: number, options?: { now?: number }): number;
+  refund(units?: number, options?: { now?: number }): Answer | undefined;
   /** Renews the lease. */
   renew(options?: { count?: number; now?: number }): Answer;
   /** Releases the lease, once, and returns whether it was live. Does nothing without a lease. */

@@ -343,7 +343,7 @@ export class Limiter {
    */
   #refundGrant = (key, atUs, granted, units, options) => {
     const read = callOptions("options", options, OPTIONS);
-    this.#operate(key, read, undefined, (native, keyBytes) => native.refundGrant(keyBytes, atUs, granted, units, read.now));
+    return this.#operate(key, read, undefined, (native, keyBytes) => native.refundGrant(keyBytes, atUs, granted, units, read.now));
   };
 
   /** @type {(key: string, read: Call, how?: number) => any} a `Grant`, of which TypeScript does not know `[Symbol.dispose]` */

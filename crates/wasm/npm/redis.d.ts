@@ -151,13 +151,13 @@ export type Explanation = (memory.Explanation & Undegraded) | (Degraded & {
 /** What can be done with a request that was decided. `Own` are the options that every operation of its limiter has. */
 export interface Granted<Own = Options> {
   /**
-   * Gives units back, by default all that the request has taken and not given back, and returns how many these are. A refused request
-   * has no units.
+   * Gives units back, by default all that the request has taken and not given back. The answer is that of a peek after it, or
+   * `undefined` if the request has no units left to give, as a refused one. Each limit takes back only the units that it still counts.
    *
    * @throws {ArgumentError} `INVALID_REQUEST` for more units than the request has taken and not given back
    * @throws {LimiterError} `UNAVAILABLE` if nobody answers; the units then count as given back, because they may be
    */
-  refund(units?: number, options?: Own): Promise<number>;
+  refund(units?: number, options?: Own): Promise<memory.Answer | undefined>;
   /** Renews the lease. */
   renew(options?: Own & { count?: number }): Promise<HeldAnswer>;
   /**

@@ -208,15 +208,15 @@ test("calls that begin together share a call to Redis", async () => {
 test("a grant gives units and its lease back", async () => {
   const limiter = of({ limits: [{ ...minute, limit: 9 }, places] });
   const grant = await limiter.decide("a", { cost: 5, now: NOW });
-  assert.equal(await grant.refund(2, { now: NOW }), 2);
+  assert.equal((await grant.refund(2, { now: NOW })).limits[0].remaining, 6);
   await assert.rejects(grant.refund(4, { now: NOW }), { code: "INVALID_REQUEST" });
-  assert.deepEqual(await Promise.all([grant.refund(undefined, { now: NOW }), grant.refund(undefined, { now: NOW })]), [3, 0], "once");
-  assert.equal((await limiter.peek("a", { now: NOW })).limits[0].remaining, 9);
+  const [all, none] = await Promise.all([grant.refund(undefined, { now: NOW }), grant.refund(undefined, { now: NOW })]);
+  assert.deepEqual([all.limits[0].remaining, none], [9, undefined], "once");
   assert.equal((await grant.renew({ now: NOW })).live, true);
   assert.deepEqual([await grant.release({ now: NOW }), await grant.release({ now: NOW })], [true, false]);
   const refused = await limiter.decide("a", { cost: 9, now: NOW });
   const another = await limiter.decide("a", { cost: 1, now: NOW });
-  assert.deepEqual([refused.allowed, another.allowed, await another.refund()], [true, false, 0]);
+  assert.deepEqual([refused.allowed, another.allowed, await another.refund()], [true, false, undefined]);
 });
 
 test("a limiter that is closed answers what it was asked before, and nothing after", async () => {
