@@ -9,7 +9,7 @@ use redis::Connection;
 use tidegate::local::RedisServer;
 use tidegate_tests::{file, until};
 
-use super::{Folder, signal};
+use super::Folder;
 
 /// A folder with a trace that breaks off after so many bytes.
 fn with_broken_trace(bytes: usize) -> Folder {
@@ -100,8 +100,13 @@ fn long_replay(folder: &Folder, arguments: &[&str]) -> Command {
     let line = |key: u32| format!("{{\"t_us\":1,\"policy\":\"api\",\"key\":\"{key}\"}}\n");
     folder.write("t.jsonl", (0..300_000).map(line).collect::<String>());
     let mut replay = folder.command(&["replay", "t.jsonl"]);
-    replay.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    replay.args(arguments).stdout(Stdio::null());
     replay
+}
+
+pub fn signal(replay: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &replay.id().to_string()]).status();
+    assert!(sent.unwrap().success());
 }
 
 /// Ends the replay by a signal once this holds.

@@ -11,13 +11,12 @@ mod replay;
 mod serve;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
-use tidegate_tests::{Api, command};
+use tidegate_tests::{HostProcess, command_in};
 
 const POLICIES: &str = "
 [policies.api]
@@ -46,12 +45,8 @@ impl Folder {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(command());
-        command
-            .args(arguments)
-            .current_dir(self.path())
-            .env_remove("TIDEGATE_TOKEN")
-            .env_remove("TIDEGATE_ADMIN_TOKEN");
+        let mut command = command_in(self.path());
+        command.args(arguments);
         command
     }
 
@@ -62,23 +57,9 @@ impl Folder {
         (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
     }
 
-    /// Starts a server on a free port, without a token.
-    fn serve(&self, arguments: &[&str]) -> (Child, Api) {
-        self.serve_and_log(arguments, Stdio::piped())
-    }
-
-    fn serve_and_log(&self, arguments: &[&str], log: Stdio) -> (Child, Api) {
-        let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        serve.args(arguments).stderr(log);
-        Self::begin(&mut serve)
-    }
-
-    fn begin(serve: &mut Command) -> (Child, Api) {
-        let mut server = serve.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap();
-        (server, Api::new(url, None))
+    /// Starts a server on a free port.
+    fn serve(&self, arguments: &[&str]) -> HostProcess {
+        HostProcess::start(self.path(), arguments)
     }
 
     #[track_caller]
@@ -234,17 +215,7 @@ fn a_password_is_not_shown() {
         (url, "states in redis://…@127.0.0.1:1,"),
         ("redis+unix:///no/where?pass=hunter2", "states in redis+unix:///no/where?…,"),
     ] {
-        let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--redis", url]);
-        let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let _ = server.kill();
-        let _ = server.wait();
+        let line = folder.serve(&["--redis", url]).line;
         assert!(line.contains(shown), "{line}");
     }
-}
-
-fn signal(server: &Child, name: &str) {
-    let kill = format!("kill -s {name} {}", server.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }

@@ -1,12 +1,10 @@
 //! The policy file beside a `PUT`, and files that are read again while the server runs.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidegate_tests::{Api, until};
+use tidegate_tests::{Api, HostProcess, until};
 
-use crate::{Folder, signal};
+use crate::Folder;
 
 fn file(limit: u64) -> String {
     format!(
@@ -14,20 +12,15 @@ fn file(limit: u64) -> String {
     )
 }
 
-fn start(folder: &Folder) -> (Child, Api) {
-    let (server, api) =
-        folder.serve_and_log(&["--admin-token", "t", "--token", "t"], Stdio::null());
-    (server, api.with(Some("t")))
+fn start(folder: &Folder) -> (HostProcess, Api) {
+    let server = folder.serve(&["--admin-token", "t", "--token", "t"]);
+    let api = server.api.with(Some("t"));
+    (server, api)
 }
 
 fn limit(api: &Api) -> u64 {
     // a request that began before an edit may get no decision
     api.check("api", "k", 0, None).get("limit").as_u64().unwrap_or(0)
-}
-
-fn stop(mut server: Child) {
-    signal(&server, "TERM");
-    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -47,34 +40,34 @@ fn whoever_changed_the_policies_last_wins_a_caller_or_the_file() {
         until("the edit is in force", || limit(&api) == edited);
         assert_eq!(origin(&api), (version.into(), "file".into(), "deployment".into()));
     }
-    stop(server);
+    server.terminate();
 
     let (server, api) = start(&folder);
     assert_eq!((limit(&api), origin(&api).0), (9, 4.into()), "a restart changes nothing");
     assert_eq!(api.put_policies(&file(20)).status, 200);
-    stop(server);
+    server.terminate();
     let (server, api) = start(&folder);
     assert_eq!((limit(&api), origin(&api).1), (20, "put".into()), "the file was not edited");
-    stop(server);
+    server.terminate();
     for edited in [11, 9] {
         folder.write("policies.toml", file(edited)); // while no server runs
         let (server, api) = start(&folder);
         assert_eq!((limit(&api), origin(&api).1), (edited, "file".into()));
-        stop(server);
+        server.terminate();
     }
     let (server, api) = start(&folder);
     let restored = api.post_with("/v1/policies/restore", &[("if-match", "*")], "");
     assert_eq!((restored.status, limit(&api)), (200, 11), "the file before");
     assert_eq!(origin(&api).1, "restored");
-    stop(server);
+    server.terminate();
 }
 
 #[test]
 fn a_file_that_is_refused_changes_nothing_under_load() {
     let folder = Folder::new();
     folder.write("policies.toml", file(9));
-    let log = std::fs::File::create(folder.path().join("log")).unwrap();
-    let (server, api) = folder.serve_and_log(&[], Stdio::from(log));
+    let server = folder.serve(&[]);
+    let api = &server.api;
     let (is_over, answers) = (AtomicBool::new(false), AtomicU64::new(0));
     let refused = || {
         let metrics = api.get("/metrics", &[]).text;
@@ -118,9 +111,8 @@ fn a_file_that_is_refused_changes_nothing_under_load() {
         edits.unwrap();
     });
     folder.write("policies.toml", file(12));
-    until("a good file is taken", || limit(&api) == 12);
-    stop(server);
-    let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+    until("a good file is taken", || limit(api) == 12);
+    let log = server.terminate();
     let told = log.lines().filter(|line| line.contains("the policy file is refused")).count();
     assert_eq!(told, 6, "each fault once: {log}");
     assert!(log.contains("reason=\"line 1, column 8: "), "{log}");
@@ -129,20 +121,17 @@ fn a_file_that_is_refused_changes_nothing_under_load() {
 #[test]
 fn a_hangup_reads_the_file_again_at_once() {
     let folder = Folder::new();
-    let (mut server, api) = folder.serve(&[]);
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let mut next = |wanted: &str| lines.find_map(|line| line.ok().filter(|it| it.contains(wanted)));
+    let server = folder.serve(&[]);
+    let api = &server.api;
     assert_eq!(api.check("api", "k", 1, None).get("remaining"), 1);
-    signal(&server, "HUP");
-    assert!(next("INFO SIGHUP: the server reads its files again").is_some());
-    assert!(next("INFO SIGHUP: the policy file is as it was").is_some());
-    let text = crate::POLICIES.replace("capacity = 2", "capacity = 7");
-    folder.write("policies.toml", text);
-    signal(&server, "HUP");
-    let told = next("INFO the policy file was read again version=2").unwrap();
-    assert!(told.contains("source=\"file\" by=\"deployment\""), "{told}");
+    server.signal("HUP");
+    server.until_logged("INFO SIGHUP: the server reads its files again");
+    server.until_logged("INFO SIGHUP: the policy file is as it was");
+    folder.write("policies.toml", crate::POLICIES.replace("capacity = 2", "capacity = 7"));
+    server.signal("HUP");
+    server.until_logged("INFO the policy file was read again version=2");
     assert_eq!(api.check("api", "k", 0, None).get("limit"), 7);
-    signal(&server, "TERM");
-    assert!(next("INFO SIGTERM: the server stops").is_some());
-    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let log = server.terminate();
+    assert!(log.contains("source=\"file\" by=\"deployment\""), "{log}");
+    assert!(log.contains("INFO SIGTERM: the server stops"), "{log}");
 }

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
 use tidegate_tests::{command, file, until};
 
-use crate::{Folder, POLICIES, signal};
+use crate::leftovers::signal;
+use crate::{Folder, POLICIES};
 
 #[test]
 fn a_replay_reports_and_writes_a_decision_for_each_line() {

@@ -1,14 +1,14 @@
 //! Tests of what `tidegate serve` tells and allows its callers, and of its signals. Its other tests are in `listen.rs`, `operated.rs` and `reload.rs`.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use tidegate::local::RedisServer;
-use tidegate_tests::{Api, file, rows};
+use tidegate::local::{Process, RedisServer};
+use tidegate_tests::{Api, HostProcess, command, file, rows};
 
-use crate::{Folder, POLICIES, signal};
+use crate::{Folder, POLICIES};
 
 #[test]
 fn serve_helps_with_all_its_calls() {
@@ -30,10 +30,10 @@ fn serve_helps_with_all_its_calls() {
 
 #[test]
 fn a_page_of_a_browser_blocks_no_key_of_a_server_on_loopback() {
-    let (mut server, api) = Folder::new().serve(&[]);
+    let server = Folder::new().serve(&[]);
     let block = |headers: &[(&str, &str)]| {
         let path = "/v1/keys/api/user:42/block";
-        api.post_with(path, headers, r#"{"for":60000000}"#).status
+        server.api.post_with(path, headers, r#"{"for":60000000}"#).status
     };
     // what a form or a fetch of any page can send without asking
     let simple = ("content-type", "text/plain");
@@ -41,8 +41,6 @@ fn a_page_of_a_browser_blocks_no_key_of_a_server_on_loopback() {
     assert_eq!(block(&[simple, ("origin", "null")]), 401);
     assert_eq!(block(&[simple, ("sec-fetch-site", "cross-site")]), 401);
     assert_eq!(block(&[]), 200, "a program of this machine may");
-    server.kill().unwrap();
-    server.wait().unwrap();
 }
 
 #[test]
@@ -63,19 +61,16 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
 #[test]
 fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     let folder = Folder::new();
-    let (mut server, api) =
-        folder.serve(&["--redis", "redis://127.0.0.1:1", "--redis-deadline", "10000"]);
+    let server = folder.serve(&["--redis", "redis://127.0.0.1:1", "--redis-deadline", "10000"]);
+    let api = &server.api;
     let (closed, open) = (api.check("api", "k", 1, None), api.check("open", "k", 1, None));
     let gates = ["api", "open"]
         .map(|policy| api.get(&format!("/v1/gate?policy={policy}&key=k"), &[]).status);
-    let _ = server.kill();
-    let _ = server.wait();
     assert_eq!((closed.status, closed.get("allowed")), (200, false.into()), "{closed:?}");
     assert_eq!((open.status, open.get("allowed")), (200, true.into()), "{open:?}");
     assert_eq!(closed.get("degraded"), "the store is unavailable");
     assert_eq!(gates, [503, 204]);
-    let mut log = String::new();
-    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let log = server.terminate();
     assert!(
         log.lines().count() > 1
             && log.contains(" WARN Redis does not answer kind=\"unavailable\" error=\"redis: "),
@@ -90,12 +85,10 @@ fn only_a_caller_for_administration_is_told_which_redis_is_down() {
     serve
         .args(["--redis", "redis://127.0.0.1:1", "--redis-deadline", "10000"])
         .env("TIDEGATE_ADMIN_TOKEN", "admin");
-    let (mut server, api) = Folder::begin(serve.stderr(Stdio::null()));
-    let admin = api.with(Some("admin"));
+    let server = HostProcess::of(&mut serve);
+    let admin = server.api.with(Some("admin"));
     let checked = admin.check("api", "k", 1, None);
     let [status, whole] = ["/v1/status", "/v1/status?keys=clear"].map(|call| admin.get(call, &[]));
-    let _ = server.kill();
-    let _ = server.wait();
     assert_eq!(checked.get("degraded"), "the store is unavailable", "{checked:?}");
     assert_eq!(status.get("store")["last_error"], "the store is unavailable", "{status:?}");
     let whole = whole.get("store")["last_error"].as_str().unwrap().to_owned();
@@ -110,14 +103,12 @@ fn only_a_caller_for_administration_is_told_which_keys_have_rules_of_their_own()
     folder.write("policies.toml", format!("[policies.api]\n{limits}\n{keys}\n"));
     let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
     serve.env("TIDEGATE_TOKEN", "decide").env("TIDEGATE_ADMIN_TOKEN", "admin");
-    let (mut server, api) = Folder::begin(serve.stderr(Stdio::null()));
-    let (decide, admin) = (api.with(Some("decide")), api.with(Some("admin")));
+    let server = HostProcess::of(&mut serve);
+    let [decide, admin] = ["decide", "admin"].map(|token| server.api.with(Some(token)));
     let put = admin.put("/v1/overrides/api/alice", r#"{"limit":7,"until_us":9000000000000000}"#);
     let calls = ["/v1/status", "/v1/policies", "/metrics", "/readyz"];
     let told = calls.map(|call| decide.get(call, &[]).text);
     let whole = admin.get("/v1/status?keys=clear", &[]).text;
-    let _ = server.kill();
-    let _ = server.wait();
     assert_eq!(put.status, 200, "{put:?}");
     for key in ["bot-", "monitor", "vip", "alice"] {
         assert!(whole.contains(key), "{key}: {whole}");
@@ -131,10 +122,9 @@ fn redis_keeps_a_state_longer_by_the_largest_difference_of_clocks() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();
     let skew = ["--redis-max-skew", "86400000", "--redis-deadline", "10000"];
-    let (mut server, api) = folder.serve(&[&["--redis", redis.url()], &skew[..]].concat());
+    let server = folder.serve(&[&["--redis", redis.url()], &skew[..]].concat());
+    let api = &server.api;
     let checked = api.check("api", "k", 1, None);
-    let _ = server.kill();
-    let _ = server.wait();
     assert_eq!(checked.get("allowed"), true, "{checked:?}");
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
     let name: String = redis::cmd("RANDOMKEY").query(&mut connection).unwrap();
@@ -151,7 +141,8 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
-    let (mut server, api) = folder.serve(&["--redis", redis.url(), "--redis-deadline", "10000"]);
+    let server = folder.serve(&["--redis", redis.url(), "--redis-deadline", "10000"]);
+    let api = &server.api;
     let key = "secret\nerror: \u{1b}[31m"; // must not begin a line of the log, nor colour it
     assert_eq!(api.check("api", key, 1, None).get("allowed"), true);
     let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -168,8 +159,6 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
     let after = api.get("/v1/status", &[]);
     let () = redis::cmd("DEL").arg(name).query(&mut connection).unwrap();
     let afresh = api.check("api", key, 0, None);
-    let _ = server.kill();
-    let _ = server.wait();
     assert_eq!(reply.get("degraded"), "the stored bytes are not a state of this policy");
     assert_eq!((gate.status, gate.get("detail")), (503, reply.get("degraded")));
     assert_eq!((reset.status, reset.get("detail")), (503, reply.get("degraded")));
@@ -181,8 +170,8 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
         assert!(status.get("store")["last_error"].is_null(), "{status:?}");
     }
     assert_eq!(afresh.get("remaining"), 2);
-    let mut log = String::new();
-    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    server.until_logged("the store did not decide");
+    let log = server.log();
     let wrong: Vec<_> = log.lines().filter(|line| line.contains(" WARN ")).collect();
     let named = |line: &&str| line.contains("the store did not decide policy=\"api\" key=");
     assert!(!wrong.is_empty() && wrong.iter().all(named), "{log}");
@@ -192,27 +181,26 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
 #[test]
 fn a_full_store_says_so_and_still_decides_on_known_keys() {
     let folder = Folder::new();
-    let (mut server, api) = folder.serve(&["--max-memory", "64KiB"]);
+    let server = folder.serve(&["--max-memory", "64KiB"]);
+    let api = &server.api;
     let check = |key: u32| api.check("api", &key.to_string(), 1, None);
     let full =
         (0..1_000).map(|key| (key, check(key))).find(|(_, it)| !it.get("degraded").is_null());
     let known = check(0);
-    let _ = server.kill();
-    let _ = server.wait();
     let (keys, reply) = full.unwrap();
     assert!(keys > 50, "{keys} keys");
     assert_eq!(reply.get("degraded"), "the store is full");
     assert!(known.get("degraded").is_null(), "{known:?}");
-    let mut log = String::new();
-    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let log = server.terminate();
     assert!(log.contains("no room for a new key: the keys in use fill their part"), "{log}");
 }
 
 #[test]
 fn only_the_token_for_administration_resets_and_blocks() {
     let folder = Folder::new();
-    let (mut one, only) = folder.serve(&["--token", "a"]);
-    let (mut both, all) = folder.serve(&["--token", "a", "--admin-token", "b"]);
+    let one = folder.serve(&["--token", "a"]);
+    let both = folder.serve(&["--token", "a", "--admin-token", "b"]);
+    let (only, all) = (&one.api, &both.api);
     let statuses = |api: &Api, token: Option<&str>| {
         let api = api.with(token);
         let check = api.check("api", "k", 1, None).status;
@@ -220,15 +208,11 @@ fn only_the_token_for_administration_resets_and_blocks() {
         [check, block, api.delete("/v1/keys/api/k").status]
     };
     let found = [
-        statuses(&only, Some("a")),
-        statuses(&all, Some("a")),
-        statuses(&all, Some("b")),
-        statuses(&all, None),
+        statuses(only, Some("a")),
+        statuses(all, Some("a")),
+        statuses(all, Some("b")),
+        statuses(all, None),
     ];
-    for server in [&mut one, &mut both] {
-        let _ = server.kill();
-        let _ = server.wait();
-    }
     assert_eq!(found, [[200, 401, 401], [200, 401, 401], [200, 200, 200], [401, 401, 401]]);
 }
 
@@ -240,16 +224,15 @@ fn a_signal_that_comes_before_the_server_listens_is_obeyed() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}", silent.local_addr().unwrap());
         let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--redis", &url]);
-        serve.args(["--redis-deadline", "60000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut server = serve.spawn().unwrap();
+        serve.args(["--redis-deadline", "60000"]);
+        let mut server = Process::start("tidegate serve", &mut serve).unwrap();
         let _asked = silent.accept().unwrap();
-        signal(&server, "HUP");
-        let mut line = String::new();
-        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains(" INFO SIGHUP: "), "{line:?}");
-        signal(&server, name);
-        let output = server.wait_with_output().unwrap();
-        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]), "{name}");
+        server.signal("HUP").unwrap();
+        let obeyed = server.announced(|line| line.contains(" INFO SIGHUP: ").then_some(()));
+        obeyed.unwrap();
+        server.signal(name).unwrap();
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+        assert!(!server.output().contains("listening on"), "{name}");
     }
 }
 
@@ -258,25 +241,27 @@ fn a_signal_that_comes_before_the_policy_file_is_read_is_obeyed() {
     let folder = Folder::new();
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let server = folder.command(&["serve", "--listen", "127.0.0.1:0", "--policies", "pipe"]);
-    let server = { server }.stdout(Stdio::piped()).spawn().unwrap();
+    let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--policies", "pipe"]);
+    let mut server = Process::start("tidegate serve", &mut serve).unwrap();
     let mut file = fs::File::options().write(true).open(&pipe).unwrap(); // once the server opens it
-    signal(&server, "TERM");
+    server.signal("TERM").unwrap();
     file.write_all(POLICIES.as_bytes()).unwrap();
     drop(file);
-    assert_eq!(server.wait_with_output().unwrap().status.code(), Some(0));
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
 #[test]
 fn the_server_goes_on_when_its_log_cannot_be_written() {
     let folder = Folder::new();
-    let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let arguments = ["--redis", "redis://127.0.0.1:1", "--redis-deadline", "10000"];
-    let (mut server, api) = folder.serve_and_log(&arguments, full.into());
-    let reply = api.check("api", "k", 1, None);
-    signal(&server, "TERM");
-    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let mut serve = Command::new("sh");
+    serve.args([
+        "-c",
+        "exec \"$0\" serve --listen 127.0.0.1:0 --redis redis://127.0.0.1:1 2>/dev/full",
+    ]);
+    let server = HostProcess::of(serve.arg(command()).current_dir(folder.path()));
+    let reply = server.api.check("api", "k", 1, None);
     assert_eq!(reply.get("degraded"), "the store is unavailable", "{reply:?}");
+    server.terminate();
 }
 
 /// 20,000 keys of 185 KB each would take 3.5 GB.
@@ -285,7 +270,8 @@ fn a_flood_of_large_states_stays_within_the_memory() {
     let folder = Folder::new();
     let limit = "{ algorithm = 'concurrency', capacity = 4096, time_to_live = '1h' }";
     folder.write("policies.toml", format!("[policies.jobs]\nlimits = [{limit}]"));
-    let (mut server, api) = folder.serve(&["--max-memory", "64MiB"]);
+    let server = folder.serve(&["--max-memory", "64MiB"]);
+    let api = &server.api;
     let mut learned = 0;
     for request in 0..20 {
         let check = |key| format!("{{\"policy\":\"jobs\",\"key\":\"{request}-{key}\"}}");
@@ -296,8 +282,6 @@ fn a_flood_of_large_states_stays_within_the_memory() {
         learned += answers.iter().filter(|answer| answer["degraded"].is_null()).count();
     }
     let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
-    let _ = server.kill();
-    let _ = server.wait();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: usize = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!((250..=360).contains(&learned), "{learned} keys of 185 KB in 64 MiB");

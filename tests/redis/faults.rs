@@ -8,7 +8,7 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, ask, on, policy, process_id, signal, within};
+use super::{NOW, ask, on, policy, within};
 
 const LIMIT: u64 = 500;
 
@@ -100,11 +100,10 @@ async fn connections_that_break_on_a_slow_network_lose_units_and_grant_none_twic
 #[tokio::test]
 async fn a_redis_that_stands_still_costs_errors_and_grants_none_twice() {
     let server = RedisServer::start().unwrap();
-    let id = process_id(&server);
     let hasty = || Redis::new(server.url(), within(Duration::from_millis(100))).unwrap();
     let answers = ask_until_refused([hasty(), hasty()], async |turn| match turn {
-        20 => signal(&id, "-STOP"),
-        23 => signal(&id, "-CONT"), // three deadlines later
+        20 => server.signal("STOP").unwrap(),
+        23 => server.signal("CONT").unwrap(), // three deadlines later
         _ => {}
     })
     .await;

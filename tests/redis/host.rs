@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use tidegate_tests::{Api, HostProcess, Reply, command_in, until};
+use tidegate_tests::{HostProcess, Reply, command_in, until};
 
 const POLICIES: &str = "
 [policies.closed]
@@ -16,16 +16,13 @@ on_error = 'open'
 
 pub struct Host {
     process: HostProcess,
-    api: Api,
     _folder: TempDir,
 }
 
 impl Host {
     pub fn start(arguments: &[&str]) -> Self {
         let folder = folder();
-        let process = HostProcess::start(folder.path(), arguments);
-        let api = Api::new(process.url(), None);
-        Self { process, api, _folder: folder }
+        Self { process: HostProcess::start(folder.path(), arguments), _folder: folder }
     }
 
     pub fn log(&self) -> String {
@@ -34,7 +31,7 @@ impl Host {
 
     /// The answers of the policies `closed` and `open`.
     fn check(&self) -> [Reply; 2] {
-        ["closed", "open"].map(|policy| self.api.check(policy, "k", 1, None))
+        ["closed", "open"].map(|policy| self.process.api.check(policy, "k", 1, None))
     }
 
     pub fn decides(&self) -> bool {

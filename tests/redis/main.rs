@@ -20,7 +20,6 @@ mod queue;
 mod sentinel;
 mod tls;
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,19 +68,6 @@ async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) 
         cmd.arg(*record);
     }
     cmd.query_async(&mut raw(server).await).await.unwrap()
-}
-
-/// The id of the server's process.
-fn process_id(server: &RedisServer) -> String {
-    let client = redis::Client::open(server.url()).unwrap();
-    let told: String =
-        redis::cmd("INFO").arg("server").query(&mut client.get_connection().unwrap()).unwrap();
-    told.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().to_owned()
-}
-
-fn signal(id: &str, name: &str) {
-    let sent = Command::new("kill").args([name, id]).status().unwrap();
-    assert!(sent.success());
 }
 
 /// The units that four stores grant of 40, when each asks for 50. Each store is a host of its own, so its queue does not

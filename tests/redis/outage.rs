@@ -1,33 +1,28 @@
 //! Processes of `tidegate serve` under `on_error = "local"` while Redis is away: what they grant beside the bound that docs/modes.md
 //! states, and who sees it.
 
-use std::fs;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use serde_json::{Value, json};
 use tidegate::clock;
 use tidegate::gate::{Policy, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
-use tidegate_tests::{Api, HostProcess};
+use tidegate_tests::{Heard, World, until};
 
 use super::connection::{REPLACED_AFTER, wait};
 use super::load::holds;
-use super::{NOW, ask, on, process_id, record, signal, store, within};
+use super::{NOW, ask, on, record, store, within};
 
 /// What every key may take in a year, the period of the limit.
-const LIMIT: u64 = 600;
+const LIMIT: u64 = 1_500;
 const POLICIES: &str = "
 [policies.window]
-limits = [{ algorithm = 'fixed_window', limit = 600, period = '365d' }]
+limits = [{ algorithm = 'fixed_window', limit = 1500, period = '365d' }]
 on_error = 'local'
 [policies.reserved]
-limits = [{ algorithm = 'fixed_window', limit = 600, period = '365d' }]
+limits = [{ algorithm = 'fixed_window', limit = 1500, period = '365d' }]
 reservations = {}
 on_error = 'local'
 ";
@@ -35,65 +30,14 @@ on_error = 'local'
 /// So long that a busy machine answers many requests meanwhile.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A test that does not get on fails after this long.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(120);
-
-struct Host {
-    process: HostProcess,
-    api: Api,
-}
-
-impl Host {
-    fn start(redis: &RedisServer, folder: &Path) -> Self {
-        let deadline = DEADLINE.as_millis().to_string();
-        let arguments = ["--redis", redis.url(), "--redis-deadline", &deadline];
-        let process = HostProcess::start(folder, &arguments);
-        let api = Api::new(process.url(), None);
-        Self { process, api }
-    }
-
-    fn check(&self, policy: &str, cost: u64) -> Value {
-        self.api.check(policy, "k", cost, None).json()
-    }
-
-    /// A value of `/metrics`; 0 if there is none.
-    fn metric(&self, name: &str) -> u64 {
-        let text = self.api.get("/metrics", &[]).text;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.map_or(0, |value| value.parse().unwrap())
-    }
-
-    /// Reserves 4 units and commits 3. Returns the answer to the reservation, and the units that it has cost: the estimate if its
-    /// commit failed.
-    fn reserve(&self) -> (Value, u64) {
-        let body = json!({ "policy": "reserved", "key": "k", "cost": 4 });
-        let reserved = self.api.post("/v1/reservations", body.to_string()).json();
-        let Some(id) = reserved["id"].as_str().filter(|_| passes(&reserved)) else {
-            return (reserved, 0);
-        };
-        let body = json!({ "policy": "reserved", "key": "k", "actual": 3 });
-        let target = format!("/v1/reservations/{id}/commit");
-        let committed = self.api.post(&target, body.to_string()).json();
-        let units = committed["charged"].as_u64().unwrap_or(4);
-        (reserved, units)
-    }
-}
-
-fn passes(answer: &Value) -> bool {
-    answer["allowed"] == true
-}
-
-fn is_degraded(answer: &Value) -> bool {
-    answer["degraded"].is_string()
-}
-
-/// Waits until this holds.
-fn until(holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < GIVE_UP_AFTER);
-        thread::yield_now();
-    }
+fn hosts(
+    asked: &'static [&'static str],
+    hosts_and_callers: (usize, usize),
+    redis: &RedisServer,
+) -> World {
+    let deadline = DEADLINE.as_millis().to_string();
+    let arguments = ["--redis", redis.url(), "--redis-deadline", &deadline];
+    World::new((POLICIES, asked), hosts_and_callers, &arguments)
 }
 
 /// What happens to Redis.
@@ -111,111 +55,75 @@ struct Outage {
     hosts: usize,
     with_callers: usize,
     fault: Fault,
-    policy: &'static str,
+    asked: &'static [&'static str],
     /// The first host is killed in the outage, and begins anew.
     restarts: bool,
 }
 
 impl Outage {
-    /// Returns what was granted by Redis and by shares.
-    fn run(self) -> [u64; 2] {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
+    /// Returns what was heard of the policy.
+    fn run(self) -> Heard {
         let kept = ["--appendonly", "yes", "--appendfsync", "always"];
         let redis = match self.fault {
             Fault::KilledWithoutItsData => RedisServer::start(),
             _ => RedisServer::start_with(kept),
         };
-        let redis = Mutex::new(redis.unwrap());
-        let start = || Mutex::new(Arc::new(Host::start(&redis.lock().unwrap(), folder.path())));
-        let hosts: Vec<_> = (0..self.hosts).map(|_| start()).collect();
-        let host = |number: usize| Arc::clone(&hosts[number].lock().unwrap());
+        let mut redis = redis.unwrap();
+        let world = hosts(self.asked, (self.hosts, self.with_callers), &redis);
         for number in 0..self.hosts {
-            until(|| host(number).metric("tidegate_hosts") == self.hosts as u64);
-        }
-
-        let (is_over, granted) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
-        let refused =
-            [(); 2].map(|()| (0..self.hosts).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
-        let call = |number: usize| {
-            while !is_over.load(Relaxed) {
-                let (answer, units) = match self.policy {
-                    "reserved" => host(number).reserve(),
-                    _ => (host(number).check(self.policy, 1), 1),
-                };
-                let by_share = usize::from(is_degraded(&answer));
-                match passes(&answer) {
-                    true => granted[by_share].fetch_add(units, Relaxed),
-                    false => refused[by_share][number].fetch_add(1, Relaxed),
-                };
-            }
-        };
-        // each host with callers has refused once more
-        let refuse = |by_share: usize| {
-            for count in &refused[by_share][..self.with_callers] {
-                let before = count.load(Relaxed);
-                until(|| count.load(Relaxed) > before);
-            }
-        };
-        thread::scope(|scope| {
-            let disturbed = scope.spawn(|| {
-                until(|| granted[0].load(Relaxed) >= LIMIT / 3);
-                let id = process_id(&redis.lock().unwrap());
-                match self.fault {
-                    Fault::Stopped => signal(&id, "-STOP"),
-                    _ => redis.lock().unwrap().stop(),
-                }
-                refuse(1);
-                if self.restarts {
-                    *hosts[0].lock().unwrap() =
-                        Arc::new(Host::start(&redis.lock().unwrap(), folder.path()));
-                    refuse(1);
-                }
-                match self.fault {
-                    Fault::Stopped => signal(&id, "-CONT"),
-                    _ => redis.lock().unwrap().restart().unwrap(),
-                }
-                refuse(0);
+            until("the hosts know each other", || {
+                world.metric(number, "tidegate_hosts ") == self.hosts as u64
             });
-            let callers: Vec<_> =
-                (0..self.with_callers).map(|number| scope.spawn(move || call(number))).collect();
-            let disturbed = disturbed.join();
-            is_over.store(true, Relaxed);
-            callers.into_iter().for_each(|caller| caller.join().unwrap());
-            disturbed.unwrap();
+        }
+        let shares_refuse = || world.until_more("the shares are used up", 1, |heard| heard.failed);
+        world.run(|world| {
+            world.until("a third is granted", |heard| {
+                heard.iter().map(|heard| heard.granted).sum::<u64>() >= LIMIT / 3
+            });
+            match self.fault {
+                Fault::Stopped => redis.signal("STOP").unwrap(),
+                _ => redis.stop(),
+            }
+            shares_refuse();
+            if self.restarts {
+                world.kill(0);
+                world.start(0);
+                shares_refuse();
+            }
+            match self.fault {
+                Fault::Stopped => redis.signal("CONT").unwrap(),
+                _ => redis.restart().unwrap(),
+            }
         });
-        granted.map(AtomicU64::into_inner)
+        Heard::under(self.asked[0], &world.heard())
     }
 }
 
 #[test]
 fn in_any_period_an_outage_costs_at_most_one_more_limit() {
-    let of = |(hosts, with_callers), fault, policy, restarts| Outage {
+    let of = |(hosts, with_callers), fault, asked, restarts| Outage {
         hosts,
         with_callers,
         fault,
-        policy,
+        asked,
         restarts,
     };
     for outage in [
-        of((1, 1), Fault::Stopped, "window", false),
-        of((3, 1), Fault::Killed, "window", false),
-        of((3, 3), Fault::KilledWithoutItsData, "window", false),
-        of((3, 3), Fault::Stopped, "window", true),
-        of((5, 5), Fault::Stopped, "window", false),
-        of((5, 5), Fault::Killed, "reserved", false),
+        of((1, 1), Fault::Stopped, &["window"], false),
+        of((3, 1), Fault::Killed, &["window"], false),
+        of((3, 3), Fault::KilledWithoutItsData, &["window"], false),
+        of((3, 3), Fault::Stopped, &["window"], true),
+        of((5, 5), Fault::Stopped, &["window"], false),
+        of((5, 5), Fault::Killed, &["reserved"], false),
     ] {
-        let [by_redis, by_shares] = outage.run();
+        let Heard { granted, passed, .. } = outage.run();
         let own = match outage.fault {
             Fault::KilledWithoutItsData => 2 * LIMIT,
             _ => LIMIT,
         };
-        let bound = own + LIMIT;
-        println!(
-            "{outage:?}: granted {} of {bound}: {by_redis} by Redis, {by_shares} by shares",
-            by_redis + by_shares
-        );
-        assert!(by_shares <= LIMIT && by_redis + by_shares <= bound, "{by_redis} {by_shares}");
+        let (all, bound) = (granted + passed, own + LIMIT);
+        println!("{outage:?}: granted {all} of {bound}: {granted} by Redis, {passed} by shares");
+        assert!(passed <= LIMIT && all <= bound, "{granted} {passed}");
     }
 }
 
@@ -235,7 +143,7 @@ async fn a_process_is_one_host() {
         }
     }
     holds(async || stores.iter().all(|store| store.hosts() == Some(1))).await;
-    signal(&process_id(&server), "-STOP");
+    server.signal("STOP").unwrap();
     for key in [&first, &second] {
         let mut granted = 0;
         for _ in 0..40 {
@@ -299,13 +207,11 @@ async fn a_key_of_another_type_is_no_outage() {
 async fn hosts_of_another_type_are_told_once_and_counted() {
     let server = RedisServer::start().unwrap();
     let _: u64 = ask(&server, &[b"LPUSH", b"tidegate:hosts", b"x"]).await;
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
-    let host = Host::start(&server, folder.path());
-    let errors = || host.metric("tidegate_store_errors_total{kind=\"unreadable\"}");
+    let host = hosts(&["window"], (1, 0), &server);
+    let errors = || host.metric(0, "tidegate_store_errors_total{kind=\"unreadable\"}");
     holds(async || errors() == 1).await;
     let told = || {
-        let log = host.process.log();
+        let log = host.log(0);
         let lines = log.lines().filter(|line| line.contains("does not count this host"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -318,9 +224,9 @@ async fn hosts_of_another_type_are_told_once_and_counted() {
     ] {
         assert!(line.contains(part), "{part}: {line}");
     }
-    assert_eq!(host.metric("tidegate_hosts"), 0);
+    assert_eq!(host.metric(0, "tidegate_hosts "), 0);
     let _: u64 = ask(&server, &[b"DEL", b"tidegate:hosts"]).await;
-    holds(async || host.metric("tidegate_hosts") == 1).await; // each look is one more chance to tell it again
+    holds(async || host.metric(0, "tidegate_hosts ") == 1).await; // each look is one more chance to tell it again
     assert_eq!((errors(), told().len()), (1, 1));
 }
 

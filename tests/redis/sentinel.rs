@@ -12,7 +12,7 @@ use tidegate::local::{Process, RedisServer, at_a_port};
 use tidegate::store::Redis;
 
 use super::load::{Load, holds};
-use super::{NOW, ask, on, process_id, signal, within};
+use super::{NOW, ask, on, within};
 
 const DEADLINE: Duration = Duration::from_millis(250);
 
@@ -123,11 +123,10 @@ async fn a_master_that_is_killed_is_replaced_and_the_store_finds_the_new_one() {
     load.recovers().await;
     let patient = mem::replace(&mut load.stores, stores(DEADLINE).into());
     load.recovers().await;
-    let id = process_id(&watched.master);
     let account = load
         .while_running(async {
             load.left(&load.keys[0]).await;
-            signal(&id, "-KILL");
+            watched.master.signal("KILL").unwrap();
             holds(async || is_master(&watched.replica).await).await;
             load.recovers().await;
         })

@@ -7,6 +7,7 @@ use ureq::http::Response;
 use ureq::typestate::WithBody;
 use ureq::{Agent, RequestBuilder};
 
+#[derive(Debug)]
 pub struct Api {
     agent: Agent,
     url: String,
@@ -40,7 +41,6 @@ impl Api {
     pub fn new(url: &str, token: Option<&str>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(30)))
             .max_idle_age(Duration::from_secs(2)) // workerd closes a connection that is idle for 5 s
             .build()
             .into();
@@ -132,14 +132,13 @@ impl Api {
         self.post("/v1/check", body.to_string())
     }
 
-    /// Whether a check was allowed; `None` if the server gave no answer, for example because it stopped.
-    pub fn try_check(&self, policy: &str, key: &str, cost: u64) -> Option<bool> {
-        let body = json!({ "policy": policy, "key": key, "cost": cost }).to_string();
-        let mut request = self.agent.post(format!("{}/v1/check", self.url));
+    /// The same as `post`; `None` if the server gives no answer, for example because it stopped.
+    pub fn try_post(&self, target: &str, body: impl AsRef<[u8]>) -> Option<Reply> {
+        let mut request = self.agent.post(format!("{}{target}", self.url));
         for (name, value) in self.authorized(&[]) {
             request = request.header(name, value);
         }
-        reply(request.send(body).ok()?).get("allowed").as_bool()
+        Some(reply(request.send(body.as_ref()).ok()?))
     }
 
     fn authorized<'a>(&self, headers: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {

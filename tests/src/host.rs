@@ -1,11 +1,11 @@
 //! A process of `tidegate serve`.
 
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use tidegate::local::Process;
 
-use crate::command;
+use crate::{Api, command, until};
 
 /// The built command in a folder. It gets no variable of the tests. A file that may not grow is an error for it and no signal.
 pub fn command_in(folder: &Path) -> Command {
@@ -19,55 +19,100 @@ pub fn command_in(folder: &Path) -> Command {
     run
 }
 
-/// A host that serves the `policies.toml` of its folder on a free port. It is killed when it is dropped.
+/// A host that serves on free ports. It is killed when it is dropped.
 #[derive(Debug)]
 pub struct HostProcess {
     process: Process,
-    url: String,
+    /// What the host wrote when it listened.
+    pub line: String,
+    pub api: Api,
 }
 
 impl HostProcess {
-    /// Starts a host, and waits until it listens.
+    /// Starts a host that serves the `policies.toml` of this folder.
     ///
     /// # Panics
     /// Panics with the log of the host if it does not listen.
     #[must_use]
     pub fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut serve = command_in(folder);
-        serve.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
-        let mut process = Process::start("tidegate serve", &mut serve).expect("the built command");
-        let url = process.announced(|line| {
-            line.split([' ', ',']).find(|word| word.starts_with("http")).map(str::to_owned)
-        });
-        Self { process, url: url.expect("a host that listens") }
+        Self::of(command_in(folder).args(["serve", "--listen", "127.0.0.1:0"]).args(arguments))
+    }
+
+    /// Starts a host by this command.
+    ///
+    /// # Panics
+    /// Panics with the log of the host if it does not listen.
+    #[must_use]
+    pub fn of(serve: &mut Command) -> Self {
+        let mut process = Process::start("tidegate serve", serve).expect("the built command");
+        let line = process.announced(|line| is_first(line).then(|| line.trim_end().to_owned()));
+        let line = line.expect("a host that listens");
+        let url = urls(&line).next().expect("an address").to_owned();
+        Self { process, line, api: Api::new(&url, None) }
     }
 
     #[must_use]
     pub fn url(&self) -> &str {
-        &self.url
+        self.api.url()
+    }
+
+    /// All addresses of the host.
+    #[must_use]
+    pub fn apis(&self) -> Vec<Api> {
+        urls(&self.line).map(|url| Api::new(url, None)).collect()
     }
 
     /// The number of the process.
     #[must_use]
-    pub fn id(&self) -> String {
-        self.process.id().to_string()
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
-    /// What the host has written so far: the line that it listens, and its log.
+    /// What the host has logged so far.
     #[must_use]
     pub fn log(&self) -> String {
-        self.process.output()
+        self.process.output().split_inclusive('\n').filter(|line| !is_first(line)).collect()
     }
 
-    /// Ends the host as a service manager does.
+    /// Waits until the log contains this.
+    pub fn until_logged(&self, text: &str) {
+        until(format_args!("the log contains {text:?}"), || self.log().contains(text));
+    }
+
+    /// Sends a signal, such as `TERM`.
     ///
     /// # Panics
-    /// Panics if the host has ended by itself.
-    #[must_use]
-    pub fn terminate(mut self) -> ExitStatus {
-        self.process.signal("TERM").expect("a host that runs");
-        self.process.wait().expect("a child")
+    /// Panics if the host has ended.
+    pub fn signal(&self, name: &str) {
+        self.process.signal(name).expect("a host that runs");
     }
+
+    /// Waits until the host ends after `TERM`, and returns its log.
+    ///
+    /// # Panics
+    /// Panics if the host does not end well.
+    #[must_use]
+    pub fn ended(mut self) -> String {
+        assert!(self.process.wait().expect("a child").success());
+        self.log()
+    }
+
+    /// Ends the host as a service manager does, and returns its log.
+    ///
+    /// # Panics
+    /// Panics if the host has ended by itself, or does not end well.
+    pub fn terminate(self) -> String {
+        self.signal("TERM");
+        self.ended()
+    }
+}
+
+fn is_first(line: &str) -> bool {
+    line.starts_with("listening on ")
+}
+
+fn urls(line: &str) -> impl Iterator<Item = &str> {
+    line.split([' ', ',']).filter(|word| word.starts_with("http"))
 }
 
 #[test]

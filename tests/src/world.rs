@@ -1,43 +1,41 @@
-//! Processes of `tidegate serve` on one Redis, callers that never stop asking, and what they hear.
+//! Processes of `tidegate serve` on one store, callers that never stop asking, and what they hear.
 
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::json;
 use tempfile::TempDir;
-use ureq::Agent;
 
-use crate::HostProcess;
 use crate::until::Wait;
+use crate::{Api, HostProcess};
 
 /// What callers send, for hosts that have a token.
-const TOKEN: &str = "Bearer t";
+const TOKEN: &str = "t";
 
 const CALLERS_OF_EACH_HOST: usize = 4;
-/// How many more decisions of each host show that it decides.
-const DECISIONS: u64 = 100;
+/// How many more decisions of a host under each policy show that it decides.
+const DECISIONS: u64 = 50;
 /// How many answers by `on_error` show that a host noticed a fault.
 const NOTICED: u64 = 20;
 /// Between two looks at what no caller hears.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What the callers of a host heard.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the callers of a host heard under a policy.
+#[derive(Clone, Copy, Debug)]
 pub struct Heard {
-    /// What Redis granted.
+    pub host: usize,
+    pub policy: &'static str,
+    /// The units that the store granted.
     pub granted: u64,
-    /// What it granted under the policy `open`.
-    pub granted_open: u64,
-    /// What it refused, and what under `open`.
+    /// The requests that it refused.
     pub refused: u64,
-    pub refused_open: u64,
-    /// Answers by `on_error = "closed"`, and those by `"open"`.
-    pub failed_closed: u64,
-    pub passed_open: u64,
+    /// The units that `on_error` granted, and the requests that it refused.
+    pub passed: u64,
+    pub failed: u64,
     /// Requests without an answer, because the host was not there.
     pub lost: u64,
     /// The longest time of an answer.
@@ -45,62 +43,68 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// The number of answers that came from a decision.
-    pub fn decided(&self) -> u64 {
-        self.granted + self.granted_open + self.refused + self.refused_open
-    }
-
-    fn and(self, other: &Self) -> Self {
+    fn of(host: usize, policy: &'static str) -> Self {
         Self {
-            granted: self.granted + other.granted,
-            granted_open: self.granted_open + other.granted_open,
-            refused: self.refused + other.refused,
-            refused_open: self.refused_open + other.refused_open,
-            failed_closed: self.failed_closed + other.failed_closed,
-            passed_open: self.passed_open + other.passed_open,
-            lost: self.lost + other.lost,
-            longest: self.longest.max(other.longest),
+            host,
+            policy,
+            granted: 0,
+            refused: 0,
+            passed: 0,
+            failed: 0,
+            lost: 0,
+            longest: Duration::ZERO,
         }
     }
 
-    pub fn all(each: &[Self]) -> Self {
-        each.iter().fold(Self::default(), Self::and)
+    /// What the store decided.
+    fn decided(&self) -> u64 {
+        self.granted + self.refused
+    }
+
+    /// What the callers of all hosts heard under a policy.
+    pub fn under(policy: &'static str, each: &[Self]) -> Self {
+        let own = each.iter().filter(|heard| heard.policy == policy);
+        own.fold(Self::of(0, policy), |all, other| Self {
+            granted: all.granted + other.granted,
+            refused: all.refused + other.refused,
+            passed: all.passed + other.passed,
+            failed: all.failed + other.failed,
+            lost: all.lost + other.lost,
+            longest: all.longest.max(other.longest),
+            ..all
+        })
     }
 }
 
-#[derive(Default)]
-struct Host {
-    process: Option<HostProcess>,
-    heard: Heard,
-}
-
-/// Some hosts on one Redis, and their callers.
+/// Some hosts on one store, and their callers.
 pub struct World {
     /// The policies that the callers of each host ask, in turn.
     asked: &'static [&'static str],
     arguments: Vec<String>,
     pub folder: TempDir,
-    hosts: Mutex<Vec<Host>>,
+    hosts: Mutex<Vec<Option<HostProcess>>>,
+    heard: Mutex<Vec<Heard>>,
     /// The callers got an answer, or a host has another address.
     changed: Condvar,
     is_over: AtomicBool,
 }
 
 impl World {
-    /// Hosts with these policies. Their callers ask those that are named. `on_error` of a policy with the name `open` is `"open"`, and
-    /// that of any other one is `"closed"`.
+    /// Hosts with these policies. The callers of the first hosts, `with_callers` of them, ask the policies that are named.
     pub fn new(
         (policies, asked): (&str, &'static [&'static str]),
-        hosts: usize,
+        (hosts, with_callers): (usize, usize),
         arguments: &[&str],
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("policies.toml"), policies).unwrap();
+        let heard = |host| asked.iter().map(move |policy| Heard::of(host, policy));
         let world = Self {
             asked,
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
             folder,
-            hosts: Mutex::new((0..hosts).map(|_| Host::default()).collect()),
+            hosts: Mutex::new((0..hosts).map(|_| None).collect()),
+            heard: Mutex::new((0..with_callers).flat_map(heard).collect()),
             changed: Condvar::new(),
             is_over: AtomicBool::new(false),
         };
@@ -108,20 +112,20 @@ impl World {
         world
     }
 
-    fn hosts(&self) -> MutexGuard<'_, Vec<Host>> {
-        self.hosts.lock().unwrap()
+    fn host<T>(&self, number: usize, of: impl FnOnce(&HostProcess) -> T) -> T {
+        of(self.hosts.lock().unwrap()[number].as_ref().expect("a host that runs"))
     }
 
     /// Starts a host.
     pub fn start(&self, number: usize) {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let process = HostProcess::start(self.folder.path(), &arguments);
-        self.hosts()[number].process = Some(process);
+        self.hosts.lock().unwrap()[number] = Some(process);
         self.changed.notify_all();
     }
 
     pub fn log(&self, number: usize) -> String {
-        self.hosts()[number].process.as_ref().unwrap().log()
+        self.host(number, HostProcess::log)
     }
 
     /// Kills a host, so that nothing in it can say goodbye.
@@ -129,48 +133,53 @@ impl World {
         drop(self.taken(number));
     }
 
-    /// Ends a host as a service manager does, and says whether it ended well.
-    pub fn terminate(&self, number: usize) -> bool {
-        self.taken(number).terminate().success()
+    /// Ends a host as a service manager does.
+    pub fn terminate(&self, number: usize) {
+        self.taken(number).terminate();
     }
 
     fn taken(&self, number: usize) -> HostProcess {
-        self.hosts()[number].process.take().unwrap()
+        self.hosts.lock().unwrap()[number].take().unwrap()
     }
 
     pub fn runs(&self, number: usize) -> bool {
-        self.hosts()[number].process.is_some()
+        self.hosts.lock().unwrap()[number].is_some()
     }
 
     pub fn url(&self, number: usize) -> String {
-        self.hosts()[number].process.as_ref().unwrap().url().to_owned()
+        self.host(number, |host| host.url().to_owned())
     }
 
-    /// The number of the process of a host.
-    pub fn id(&self, number: usize) -> String {
-        self.hosts()[number].process.as_ref().unwrap().id()
+    /// Sends a signal to a host, such as `STOP`.
+    pub fn signal(&self, number: usize, name: &str) {
+        self.host(number, |host| host.signal(name));
     }
 
     /// Bounds a resource of a host from now on, by an option of `prlimit`.
     pub fn bound(&self, number: usize, bound: &str) {
+        let id = self.host(number, HostProcess::id).to_string();
         let mut prlimit = Command::new("prlimit"); // of util-linux
-        assert!(prlimit.args(["--pid", &self.id(number), bound]).status().unwrap().success());
+        assert!(prlimit.args(["--pid", &id, bound]).status().unwrap().success());
     }
 
     /// What the metrics of a host say under names that begin with this, added up.
     pub fn metric(&self, number: usize, name: &str) -> u64 {
-        let metrics = ureq::get(format!("{}/metrics", self.url(number)));
-        let text = metrics.header("authorization", TOKEN).call().unwrap();
-        let text = text.into_body().read_to_string().unwrap();
+        let text = self.api(number).get("/metrics", &[]).text;
         let own = text.lines().filter(|line| line.starts_with(name));
         own.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
-    pub fn heard(&self) -> Vec<Heard> {
-        self.hosts().iter().map(|host| host.heard).collect()
+    /// A client of a host, with a token.
+    pub fn api(&self, number: usize) -> Api {
+        Api::new(&self.url(number), Some(TOKEN))
     }
 
-    /// Waits until this holds for what the callers of each host have heard.
+    /// What each caller heard, by host and policy.
+    pub fn heard(&self) -> Vec<Heard> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    /// Waits until this holds for what the callers have heard.
     pub fn until(&self, what: &str, holds: impl Fn(&[Heard]) -> bool) {
         let mut wait = Wait::begin();
         loop {
@@ -179,36 +188,30 @@ impl World {
                 return;
             }
             wait.go_on(format_args!("{what}: {heard:?}"));
-            drop(self.changed.wait_timeout(self.hosts(), PAUSE).unwrap());
+            drop(self.changed.wait_timeout(self.heard.lock().unwrap(), PAUSE).unwrap());
         }
     }
 
-    /// Waits until all hosts that run have decided on more requests. Returns how long that took.
+    /// Waits until the callers of each host that runs have heard so much more of this under each policy.
+    pub fn until_more(&self, what: &str, more: u64, of: impl Fn(&Heard) -> u64) {
+        let runs: Vec<bool> = self.hosts.lock().unwrap().iter().map(Option::is_some).collect();
+        let before = self.heard();
+        self.until(what, |heard| {
+            let mut each = heard.iter().zip(&before);
+            each.all(|(heard, before)| !runs[heard.host] || of(heard) >= of(before) + more)
+        });
+    }
+
+    /// Waits until the store has decided on more requests at all hosts that run. Returns how long that took.
     pub fn until_all_decide(&self) -> Duration {
         let began = Instant::now();
-        let before: Vec<_> = self
-            .hosts()
-            .iter()
-            .map(|host| (host.process.is_some(), host.heard.decided()))
-            .collect();
-        self.until("all hosts decide", |heard| {
-            heard
-                .iter()
-                .zip(&before)
-                .all(|(heard, (runs, before))| !runs || heard.decided() >= before + DECISIONS)
-        });
+        self.until_more("all hosts decide", DECISIONS, Heard::decided);
         began.elapsed()
     }
 
-    /// Waits until the callers of each host have got some more answers by `on_error`, of both kinds.
+    /// Waits until `on_error` has decided on more requests at all hosts.
     pub fn until_all_notice(&self) {
-        let before = self.heard();
-        self.until("`on_error` decides", |heard| {
-            heard.iter().zip(&before).all(|(heard, before)| {
-                heard.failed_closed >= before.failed_closed + NOTICED
-                    && heard.passed_open >= before.passed_open + NOTICED
-            })
-        });
+        self.until_more("`on_error` decides", NOTICED, |heard| heard.passed + heard.failed);
     }
 
     /// Waits until a time has passed.
@@ -217,38 +220,35 @@ impl World {
         self.until("the time passes", |_| began.elapsed() >= time);
     }
 
-    /// Asks a host until the test is over.
-    fn call(&self, number: usize, policy: &str) {
-        let agent = Agent::new_with_defaults();
-        let body = format!(r#"{{"policy":"{policy}","key":"k"}}"#);
+    /// Asks a host until the test is over. What it hears belongs to the place of this number.
+    fn call(&self, place: usize) {
+        let Heard { host, policy, .. } = self.heard()[place];
+        let mut api = Api::new("", None);
         while !self.is_over.load(Relaxed) {
-            let hosts = self.hosts();
-            let Some(url) = hosts[number].process.as_ref().map(|host| host.url().to_owned()) else {
+            let hosts = self.hosts.lock().unwrap();
+            let Some(url) = hosts[host].as_ref().map(|host| host.url().to_owned()) else {
                 drop(self.changed.wait_timeout(hosts, PAUSE).unwrap());
                 continue;
             };
             drop(hosts);
+            if api.url() != url {
+                api = Api::new(&url, Some(TOKEN));
+            }
             let began = Instant::now();
-            let asked = agent.post(format!("{url}/v1/check"));
-            let asked = asked.header("authorization", TOKEN).send(&body);
-            let answer = asked.and_then(|mut answer| answer.body_mut().read_to_string());
+            let answer = ask(&api, policy);
             let took = began.elapsed();
-            let answer: Value =
-                serde_json::from_str(&answer.unwrap_or_default()).unwrap_or_default();
-            let heard = &mut self.hosts()[number].heard;
-            let is_open = policy == "open";
-            *match (answer["allowed"].as_bool(), answer["degraded"].is_string()) {
-                (Some(true), false) if is_open => &mut heard.granted_open,
-                (Some(true), false) => &mut heard.granted,
-                (Some(false), false) if is_open => &mut heard.refused_open,
-                (Some(false), false) => &mut heard.refused,
-                (Some(true), true) if is_open => &mut heard.passed_open,
-                (Some(false), true) if !is_open => &mut heard.failed_closed,
-                (None, _) => &mut heard.lost,
-                (Some(allowed), _) => panic!("{policy}: allowed {allowed} by `on_error`"),
-            } += 1;
-            if answer["allowed"].is_boolean() {
-                heard.longest = heard.longest.max(took);
+            let heard = &mut self.heard.lock().unwrap()[place];
+            match answer {
+                Some(answer) => {
+                    heard.longest = heard.longest.max(took);
+                    *match (answer.units > 0, answer.by_on_error) {
+                        (true, false) => &mut heard.granted,
+                        (false, false) => &mut heard.refused,
+                        (true, true) => &mut heard.passed,
+                        (false, true) => &mut heard.failed,
+                    } += answer.units.max(1);
+                }
+                None => heard.lost += 1,
             }
             self.changed.notify_all();
         }
@@ -260,22 +260,15 @@ impl World {
     /// Panics as `disturb` does.
     pub fn run<T: Send>(&self, disturb: impl FnOnce(&Self) -> T + Send) -> T {
         thread::scope(|scope| {
-            for number in 0..self.heard().len() {
-                for caller in 0..CALLERS_OF_EACH_HOST {
-                    scope.spawn(move || self.call(number, self.asked[caller % self.asked.len()]));
+            for place in 0..self.heard().len() {
+                for _ in 0..CALLERS_OF_EACH_HOST / self.asked.len() {
+                    scope.spawn(move || self.call(place));
                 }
             }
             let disturbed = scope.spawn(|| {
                 self.until_all_decide();
                 let disturbed = disturb(self);
-                let before = self.heard();
-                let asks_open = self.asked.contains(&"open");
-                self.until("the keys are exhausted", |heard| {
-                    heard.iter().zip(&before).all(|(heard, before)| {
-                        heard.refused > before.refused
-                            && (heard.refused_open > before.refused_open || !asks_open)
-                    })
-                });
+                self.until_more("the keys are exhausted", 1, |heard| heard.refused);
                 disturbed
             });
             let disturbed = disturbed.join();
@@ -283,4 +276,31 @@ impl World {
             disturbed.unwrap()
         })
     }
+}
+
+struct Answer {
+    /// The units that are granted; 0 for a refusal.
+    units: u64,
+    by_on_error: bool,
+}
+
+/// Asks for a unit. Under the policy `reserved` reserves 4 units and commits 3, and the estimate counts if the commit fails.
+/// `None` if nobody answers.
+fn ask(api: &Api, policy: &str) -> Option<Answer> {
+    let reserves = policy == "reserved";
+    let target = if reserves { "/v1/reservations" } else { "/v1/check" };
+    let cost = if reserves { 4 } else { 1 };
+    let body = json!({ "policy": policy, "key": "k", "cost": cost });
+    let told = api.try_post(target, body.to_string())?.json();
+    let by_on_error = told["degraded"].is_string();
+    if !told["allowed"].as_bool()? {
+        return Some(Answer { units: 0, by_on_error });
+    }
+    let Some(id) = told["id"].as_str().filter(|_| reserves) else {
+        return Some(Answer { units: cost, by_on_error });
+    };
+    let body = json!({ "policy": policy, "key": "k", "actual": 3 });
+    let committed = api.try_post(&format!("/v1/reservations/{id}/commit"), body.to_string());
+    let charged = committed.and_then(|committed| committed.get("charged").as_u64());
+    Some(Answer { units: charged.unwrap_or(cost), by_on_error })
 }

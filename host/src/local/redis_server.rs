@@ -64,6 +64,14 @@ impl RedisServer {
         Ok(())
     }
 
+    /// Sends a signal to the server, such as `STOP`.
+    ///
+    /// # Errors
+    /// Returns an error if the server has ended.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        self.server.signal(name)
+    }
+
     /// Stops the server. [`restart`](Self::restart) starts it again.
     pub fn stop(&mut self) {
         self.server.kill();

@@ -12,7 +12,7 @@ use tidegate::local::{RedisCluster, RedisServer};
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
 use super::load::{Load, holds};
-use super::{NOW, ask, on, policy, process_id, signal, within};
+use super::{NOW, ask, on, policy, within};
 
 /// How long a master may be silent until its replica takes over, from when a test is about that. Before, a busy machine would
 /// lose one.
@@ -119,7 +119,7 @@ async fn an_error_names_the_master_that_does_not_answer() {
     let key = on(&policy("{ algorithm = 'fixed_window', limit = 3, period = '365d' }"), "k");
     holds(async || store.operate(&key, NOW, 0).await.is_ok()).await;
     let (_, master) = slot(&cluster, &key).await;
-    signal(&process_id(&cluster.nodes()[master]), "-STOP");
+    cluster.nodes()[master].signal("STOP").unwrap();
     let error = store.operate(&key, NOW, 1).await.unwrap_err();
     let expected = format!("redis: no answer within 250ms (127.0.0.1:{})", cluster.ports()[master]);
     assert!(matches!(error, StoreError::Deadline { .. }), "{error}");

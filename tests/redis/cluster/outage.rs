@@ -1,7 +1,7 @@
 //! A master of a Cluster is lost under `on_error = "local"`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::clock;
 use tidegate::gate::Policy;
@@ -9,7 +9,7 @@ use tidegate::local::RedisCluster;
 use tidegate::store::{Redis, RedisOptions};
 
 use super::super::load::holds;
-use super::super::{ask, on, process_id, signal, within};
+use super::super::{ask, on, within};
 use super::{NODE_TIMEOUT, slot};
 
 #[tokio::test]
@@ -32,10 +32,8 @@ async fn a_host_goes_on_while_a_master_is_lost_and_tells_its_replica_nothing() {
     assert_eq!((granted, replicas), (10, 1), "the replica knows of all that was granted");
 
     cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
-    signal(&process_id(node), "-KILL");
-    let began = Instant::now();
+    node.signal("KILL").unwrap();
     while local < 20 {
-        assert!(began.elapsed() < Duration::from_secs(60), "{local} answers by a share");
         let verdict = check(1).await.unwrap();
         assert!(verdict.decision.is_allowed());
         match verdict.degraded {

@@ -10,7 +10,7 @@ use tidegate::store::{Redis, StoreError};
 
 use crate::cluster::{NODE_TIMEOUT, masters, slot, store};
 use crate::load::{Load, holds};
-use crate::{NOW, ask, on, process_id, signal, within};
+use crate::{NOW, ask, on, within};
 
 const DEADLINE: Duration = Duration::from_millis(250);
 
@@ -38,12 +38,11 @@ async fn a_master_that_is_killed_costs_errors_until_its_replica_takes_over() {
     load.recovers().await;
     let patient = mem::replace(&mut load.stores, vec![hasty(&cluster), hasty(&cluster)]);
     load.recovers().await;
-    let id = process_id(&cluster.nodes()[0]);
     let account = load
         .while_running(async {
             load.left(&load.keys[0]).await;
             cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
-            signal(&id, "-KILL");
+            cluster.nodes()[0].signal("KILL").unwrap();
             becomes_master(&cluster.nodes()[3]).await;
             load.recovers().await;
         })
@@ -84,8 +83,7 @@ async fn what_a_replica_had_not_received_is_granted_once_more_and_no_more() {
     let synced: u64 = ask(master, &[b"WAIT", b"1", b"10000"]).await;
     assert_eq!(synced, 1);
     cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
-    let stopped = process_id(replica);
-    signal(&stopped, "-STOP");
+    replica.signal("STOP").unwrap();
     let closed: u64 = ask(master, &[b"CLIENT", b"KILL", b"TYPE", b"replica"]).await;
     assert_eq!(closed, 1);
     let key = on(&load.policy, &load.keys[0]);
@@ -93,8 +91,8 @@ async fn what_a_replica_had_not_received_is_granted_once_more_and_no_more() {
         assert!(load.stores[0].operate(&key, NOW, 1).await.unwrap().decision.is_allowed());
     }
     assert_eq!(load.left(&load.keys[0]).await, left - UNSENT);
-    signal(&process_id(master), "-KILL");
-    signal(&stopped, "-CONT");
+    master.signal("KILL").unwrap();
+    replica.signal("CONT").unwrap();
     becomes_master(replica).await;
     assert_eq!(load.left(&load.keys[0]).await, left, "the unsent grants are unknown to it");
     println!("a replica that had not received {UNSENT} grants: {UNSENT} beyond the limit");
@@ -151,8 +149,7 @@ async fn a_master_that_stands_still_delays_no_key_of_another_one() {
         let master = slot(&cluster, &key).await.1;
         if master == 0 { its.push(key) } else { others.push(key) }
     }
-    let id = process_id(&cluster.nodes()[0]);
-    signal(&id, "-STOP");
+    cluster.nodes()[0].signal("STOP").unwrap();
     let mut waiting = Vec::new();
     for key in &its {
         let mut asked = Box::pin(load.stores[0].operate(key, NOW, 1));
@@ -165,7 +162,7 @@ async fn a_master_that_stands_still_delays_no_key_of_another_one() {
         assert!(load.stores[0].operate(key, NOW, 1).await.unwrap().decision.is_allowed());
     }
     assert!((&mut waiting[0]).now_or_never().is_none());
-    signal(&id, "-CONT");
+    cluster.nodes()[0].signal("CONT").unwrap();
     for verdict in join_all(waiting).await {
         assert!(verdict.unwrap().decision.is_allowed());
     }
@@ -177,14 +174,13 @@ async fn a_master_that_stands_still_costs_errors_and_then_nobody_asks_it() {
     let cluster = with_replicas();
     let load = Load::new(vec![hasty(&cluster)], 30);
     load.recovers().await;
-    let id = process_id(&cluster.nodes()[0]);
     let account = load
         .while_running(async {
             cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
-            signal(&id, "-STOP");
+            cluster.nodes()[0].signal("STOP").unwrap();
             becomes_master(&cluster.nodes()[3]).await;
             load.recovers().await;
-            signal(&id, "-CONT");
+            cluster.nodes()[0].signal("CONT").unwrap();
             load.recovers().await;
         })
         .await;

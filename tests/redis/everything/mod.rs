@@ -1,5 +1,6 @@
 //! What takes long: processes that die, masters that are lost, slots that move.
 
 mod failover;
+mod faults;
 mod hosts;
 pub mod resharding;

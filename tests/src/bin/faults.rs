@@ -1,4 +1,4 @@
-//! Writes the table of faults in docs/operations.md from the last run of `cargo test -p tidegate-tests --test faults`.
+//! Writes the table of faults in docs/operations.md from the last run of `cargo test -p tidegate-tests --test redis everything::faults`.
 
 use std::fs;
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use redis::{Connection, FromRedisValue};
 use tidegate::local::{RedisServer, at_a_port};
-use tidegate_tests::{Heard, until};
+use tidegate_tests::until;
 
+use super::{LIMIT, Row, patient, under_both, world};
 use crate::certificates::{Authority, Demand, EXPIRED, VALID};
 use crate::proxy::Proxy;
-use crate::world::{LIMIT, Row, patient, signal, world};
 
 fn connect(url: &str) -> Connection {
     redis::Client::open(url).unwrap().get_connection().unwrap()
@@ -26,12 +26,6 @@ fn set(url: &str, name: &str, value: &str) {
     let () = ask(url, &format!("CONFIG SET {name} {value}"));
 }
 
-pub fn process_id(server: &RedisServer) -> u32 {
-    let info: String = ask(server.url(), "INFO server");
-    let id = info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap();
-    id.parse().unwrap()
-}
-
 /// Two hosts on this Redis while `on_error` decides, and afterwards. The hosts grant the limit, and `once_more`.
 fn outage(
     fault: &'static str,
@@ -39,7 +33,7 @@ fn outage(
     (url, arguments): (&str, &[&str]),
     begin: impl FnOnce() + Send,
     end: impl FnOnce() + Send,
-) -> Heard {
+) {
     let world = world(2, &[&["--redis", url], arguments].concat());
     let recovered = world.run(|world| {
         begin();
@@ -47,7 +41,7 @@ fn outage(
         end();
         world.until_all_decide()
     });
-    Row { fault, bound: LIMIT + once_more, recovered }.check(&world)
+    Row { fault, bound: LIMIT + once_more, recovered }.check(&world);
 }
 
 /// A Redis that is killed while hosts ask it, and started again.
@@ -76,13 +70,12 @@ fn redis_is_killed_and_has_lost_its_data_when_it_is_back() {
 #[test]
 fn redis_stands_still_for_five_seconds() {
     let server = RedisServer::start().unwrap();
-    let id = process_id(&server);
     let world = world(2, &["--redis", server.url()]);
     let recovered = world.run(|world| {
-        signal(id, "-STOP");
+        server.signal("STOP").unwrap();
         world.wait(Duration::from_secs(5));
         world.until_all_notice();
-        signal(id, "-CONT");
+        server.signal("CONT").unwrap();
         world.until_all_decide()
     });
     let row = Row { fault: "Redis stopped for 5 s", bound: LIMIT, recovered };
@@ -99,8 +92,8 @@ fn redis_forgets_everything() {
         let () = ask(server.url(), "FLUSHALL");
         world.until_all_decide()
     });
-    let heard = Row { fault: "`FLUSHALL`", bound: 2 * LIMIT, recovered }.check(&world);
-    assert!(heard.granted > LIMIT, "{heard:?}");
+    let [closed, _] = Row { fault: "`FLUSHALL`", bound: 2 * LIMIT, recovered }.check(&world);
+    assert!(closed.granted > LIMIT, "{closed:?}");
 }
 
 #[test]
@@ -258,8 +251,7 @@ fn the_replica_is_promoted() {
         world.until_all_notice(); // nothing is granted any more
         let () = ask(replica.url(), "REPLICAOF NO ONE");
         let used = used(&replica);
-        let heard = Heard::all(&world.heard());
-        let granted = [heard.granted, heard.granted_open];
+        let granted = under_both(&world.heard()).map(|heard| heard.granted);
         let missing = granted.iter().zip(used).map(|(granted, used)| granted.saturating_sub(used));
         let missing = missing.max().unwrap();
         proxy.lead_to(&replica);

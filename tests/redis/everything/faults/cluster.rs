@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tidegate::local::RedisCluster;
-use tidegate_tests::until;
+use tidegate_tests::{Heard, until};
 
-use super::redis::{ask, process_id};
-use crate::world::{LIMIT, Row, patient, signal, world};
+use super::redis::ask;
+use super::{LIMIT, Row, patient, world};
 
 /// The masters, each of which has an equal part of the slots.
 const MASTERS: u16 = 3;
@@ -31,17 +31,18 @@ fn a_master_is_lost() {
     let (_, master) = slot(&cluster, "closed");
     let recovered = world.run(|world| {
         cluster.set_node_timeout(NODE_TIMEOUT).unwrap();
-        signal(process_id(&cluster.nodes()[master]), "-KILL");
+        cluster.nodes()[master].signal("KILL").unwrap();
+        let closed = |heard: &&Heard| heard.policy == "closed";
         world.until("`on_error` decides", |heard| {
-            heard.iter().all(|heard| heard.failed_closed >= 20)
+            heard.iter().filter(closed).all(|heard| heard.failed >= 20)
         });
         let began = Instant::now();
-        let before = world.heard();
+        let decided = |heard: &[Heard]| -> Vec<u64> {
+            heard.iter().filter(closed).map(|heard| heard.granted + heard.refused).collect()
+        };
+        let before = decided(&world.heard());
         world.until("the key is decided on again", |heard| {
-            let mut each = heard.iter().zip(&before);
-            each.all(|(heard, before)| {
-                heard.granted + heard.refused > before.granted + before.refused
-            })
+            decided(heard).iter().zip(&before).all(|(now, before)| now > before)
         });
         began.elapsed()
     });
@@ -63,8 +64,7 @@ fn slots_move() {
         world.until_all_decide()
     });
     let fault = "slots of a Cluster moved twelve times";
-    let heard = Row { fault, bound: LIMIT, recovered }.check(&world);
-    assert_eq!((heard.failed_closed, heard.passed_open), (0, 0), "{heard:?}");
+    Row { fault, bound: LIMIT, recovered }.check_unnoticed(&world);
 }
 
 /// Carries a slot from one master to the next one.
