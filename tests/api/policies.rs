@@ -1,7 +1,5 @@
 //! The fields of a policy beside its limits, and the limits that shed load or punish.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use tidegate_tests::{Reply, Served};
 
@@ -50,21 +48,17 @@ pub fn load_is_shed_by_class_while_the_signal_is_bad(served: &Served) {
         true,
         "the signal has only just become bad"
     );
-    loop {
-        // these come within 2 s: after a longer silence the shedder starts over
-        let begun = Instant::now();
-        let refused = check("default", 1_000_000);
-        let replies = (check("critical", 1_000_000), gate(""), gate("&class=critical"));
-        if refused.get("allowed") == false && begun.elapsed() < Duration::from_secs(2) {
-            assert_eq!(refused.header("ratelimit"), None, "{refused:?}");
-            assert!(refused.header("retry-after").is_some());
-            assert_eq!(replies.0.get("allowed"), true, "{:?}", replies.0);
-            let shed = (503, "temporary-reduced-capacity".to_owned(), json!(["busy"]));
-            assert_eq!(refusal(&replies.1), shed, "a request without a class has the lowest one");
-            assert_eq!(replies.2.status, 204);
-            break;
-        }
-    }
+    // after 2 s without a request the shedder starts over, which may happen on a slow machine: then these are asked again
+    let refused = (0..).map(|_| check("default", 1_000_000));
+    let refused = { refused }.find(|reply| reply.get("allowed") == false).unwrap();
+    assert_eq!(refused.header("ratelimit"), None, "{refused:?}");
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(check("critical", 1_000_000).get("allowed"), true);
+    let shed = (0..).map(|_| (check("default", 1_000_000), gate("")).1);
+    let shed = { shed }.find(|reply| reply.status != 204).unwrap();
+    let expected = (503, "temporary-reduced-capacity".to_owned(), json!(["busy"]));
+    assert_eq!(refusal(&shed), expected, "a request without a class has the lowest one");
+    assert_eq!(gate("&class=critical").status, 204);
     for bad in [check("vip", 0), check("batch", 1_000_001), gate("&class=vip")] {
         assert_eq!((bad.status, bad.get("type")), (400, json!("urn:tidegate:invalid-request")));
     }

@@ -27,23 +27,6 @@ pub(super) async fn errors_until_it_decides(
 }
 
 #[tokio::test]
-async fn a_connection_that_swallows_questions_is_replaced_after_two_missed_deadlines() {
-    let server = RedisServer::start().unwrap();
-    let proxy = Proxy::start(&server, Duration::ZERO);
-    let options = within(Duration::from_secs(3));
-    let (store, policy) = (Redis::new(&proxy.url, options).unwrap(), bucket());
-    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
-    proxy.swallow_on_open_connections();
-    let errors = errors_until_it_decides(&store, &policy).await;
-    assert_eq!(errors.len(), 2, "{errors:?}");
-    let address = proxy.url.strip_prefix("redis://").unwrap();
-    for error in &errors {
-        assert_eq!(error.to_string(), format!("redis: no answer within 3s ({address})"));
-    }
-    assert_eq!(proxy.connections(), 2);
-}
-
-#[tokio::test]
 async fn a_server_that_became_a_replica_is_left_for_the_new_one_at_its_address() {
     for (serves_reads, expected) in [("yes", "read only replica"), ("no", "MASTER is down")] {
         let (old, new) = (RedisServer::start().unwrap(), RedisServer::start().unwrap());

@@ -8,7 +8,8 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
 use tidegate::{clock, gate::Depth};
 
-use super::{ask, on, record};
+use super::load::holds;
+use super::{NOW, ask, on, record, within};
 
 /// A store with its default clock, which may answer by itself.
 fn node(server: &RedisServer) -> Redis {
@@ -155,27 +156,23 @@ async fn hosts_that_report_suppress_an_account_with_few_commands() {
     assert!(calls <= 2 * asked + 4, "{calls} calls for at most {asked} questions");
 }
 
+/// The time stands still, so the parts of 6 s in which all this happened are still counted.
 #[tokio::test]
 async fn what_a_host_was_offered_is_reported_after_the_last_request() {
     let server = RedisServer::start().unwrap();
-    let (policy, host, began) = (reports("1000/s"), node(&server), Instant::now());
+    let options = RedisOptions { clock: Some(|| NOW), ..within(Duration::from_secs(10)) };
+    let (policy, host) = (reports("1000/s"), Redis::new(server.url(), options).unwrap());
     let key = on(&policy, "k");
     for _ in 0..50 {
-        assert!(host.operate(&key, clock::now(), 1).await.unwrap().decision.is_allowed());
+        assert!(host.operate(&key, NOW, 1).await.unwrap().decision.is_allowed());
     }
-    // the parts of 6 s in which all this happened are still counted
-    while began.elapsed() < Duration::from_secs(15) {
+    holds(async || {
         let bytes = host.blobs(&key).await.unwrap()[0].clone().unwrap();
-        let [_, counts @ ..] =
-            &*blob::decode(&policy, record(&policy), &bytes, Timestamp::EPOCH).unwrap()
-        else {
-            panic!()
-        };
-        if counts.iter().sum::<u64>() == 50 {
-            return;
-        }
-    }
-    panic!("not all units were reported");
+        let record = blob::decode(&policy, record(&policy), &bytes, Timestamp::EPOCH).unwrap();
+        let [_, counts @ ..] = &*record else { panic!("{record:?}") };
+        counts.iter().sum::<u64>() == 50
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -30,9 +30,6 @@ use super::*;
 const POLICIES: &str =
     "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '365d' }]";
 
-/// The longest time for what should happen at once.
-const SOON: Duration = Duration::from_secs(30);
-
 struct Running {
     address: SocketAddr,
     reload: Reload,
@@ -60,7 +57,7 @@ impl Running {
 
     async fn stop(self) {
         let _ = self.stop.send(());
-        timeout(SOON, self.ended).await.unwrap().unwrap();
+        self.ended.await.unwrap();
     }
 }
 
@@ -155,7 +152,7 @@ async fn an_early_answer_of_http_2_comes_after_the_body_was_read() {
         let left = Arc::new(AtomicUsize::new(40 << 20)); // more than hyper reads ahead, and than HTTP/1.1 discards
         let request = Request::post(format!("http://tidegate/{path}"));
         let request = request.header("origin", "null").body(Zeros(Arc::clone(&left))).unwrap();
-        let answer = timeout(SOON, client.send_request(request)).await.unwrap().unwrap();
+        let answer = client.send_request(request).await.unwrap();
         assert!(answer.status().is_client_error(), "{}", answer.status());
         assert_eq!(left.load(Ordering::Relaxed), 0, "{path}");
     }
@@ -180,8 +177,8 @@ async fn a_client_of_http_2_that_takes_no_answer_holds_a_bounded_number_of_bytes
         let head = Request::post("http://tidegate/v1/check");
         async move { client.send_request(head.body(batch).unwrap()).await }
     }));
-    let answers = timeout(SOON, answers).await.expect("the connection is cut off");
-    let _ = timeout(SOON, connection).await.expect("the connection is cut off");
+    let answers = answers.await;
+    let _ = connection.await; // it is cut off
     let length = |answer: &Response<Incoming>| {
         answer.headers()["content-length"].to_str().unwrap().parse::<usize>().unwrap()
     };
@@ -214,7 +211,7 @@ async fn a_connection_of_http_2_without_requests_is_closed() {
     let server = start(bounds, Reload::default()).await;
     let (mut client, connection) = client2(server.connect().await).await;
     assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204);
-    let _ = timeout(SOON, connection).await.unwrap(); // the client keeps its side open
+    let _ = connection.await; // the client keeps its side open
     drop(client);
     server.stop().await;
 }
@@ -226,12 +223,12 @@ async fn an_idle_connection_of_http_2_gives_its_place_to_a_new_one() {
     let mut idle = Vec::new();
     for _ in 0..2 {
         let (mut client, connection) = client2(server.connect().await).await;
-        let answer = timeout(SOON, client.send_request(request(GATE))).await.unwrap().unwrap();
+        let answer = client.send_request(request(GATE)).await.unwrap();
         assert_eq!(answer.status(), 204);
         idle.push((client, connection));
     }
     let (mut client, connection) = idle.remove(0);
-    let _ = timeout(SOON, connection).await.unwrap(); // the client keeps its side open
+    let _ = connection.await; // the client keeps its side open
     assert!(client.send_request(request(GATE)).await.is_err());
     server.stop().await;
 }
@@ -240,7 +237,11 @@ async fn an_idle_connection_of_http_2_gives_its_place_to_a_new_one() {
 async fn a_silent_connection_gives_its_place_to_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let trusted = certificate(folder.path());
-    let bounds = Bounds { max_connections: 1, first_head_timeout: 100 * SOON, ..Bounds::default() };
+    let bounds = Bounds {
+        max_connections: 1,
+        first_head_timeout: Duration::from_secs(3_600),
+        ..Bounds::default()
+    };
     for is_tls in [false, true] {
         let reload = if is_tls { with_tls(folder.path()).unwrap() } else { Reload::default() };
         let server = start(bounds, reload).await;
@@ -252,21 +253,21 @@ async fn a_silent_connection_gives_its_place_to_a_new_one() {
             };
             client.send_request(request(GATE)).await.unwrap().status()
         };
-        assert_eq!(timeout(SOON, answered).await.unwrap(), 204, "TLS: {is_tls}");
+        assert_eq!(answered.await, 204, "TLS: {is_tls}");
         assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "it is closed");
         server.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_server_that_stops_does_not_wait_for_idle_connections() {
+async fn a_server_that_stops_closes_idle_connections() {
     let server = start(Bounds::default(), Reload::default()).await;
-    let (mut client, _connection) = client2(server.connect().await).await;
+    let (mut client, connection) = client2(server.connect().await).await;
     assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204);
-    let _silent = server.connect().await;
-    let began = std::time::Instant::now();
+    let mut silent = server.connect().await;
     server.stop().await;
-    assert!(began.elapsed() < DRAIN_FOR, "{:?}", began.elapsed());
+    let _ = connection.await;
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "it is closed");
 }
 
 /// Writes a certificate for `localhost` and its key, and returns the certificate.
@@ -319,8 +320,7 @@ async fn tls_offers_both_versions_and_takes_a_renewed_certificate() {
 
     let second = certificate(folder.path());
     server.reload.again();
-    let renewed = async { while handshake(&server, &second, "h2").await.is_err() {} };
-    timeout(SOON, renewed).await.unwrap();
+    while handshake(&server, &second, "h2").await.is_err() {}
     assert_eq!(client.send_request(request(GATE)).await.unwrap().status(), 204, "it goes on");
     std::fs::write(folder.path().join("cert.pem"), "garbage").unwrap();
     let reread = server.reload.tls().unwrap().reread(); // as the server does
@@ -343,7 +343,7 @@ async fn a_client_that_begins_no_handshake_or_speaks_no_tls_loses_its_place() {
         let mut stream = server.connect().await;
         stream.write_all(sent).await.unwrap();
         let mut answer = Vec::new();
-        let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap();
+        let _ = stream.read_to_end(&mut answer).await;
         assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
     }
     server.stop().await;
