@@ -71,6 +71,7 @@ pub(super) trait Counting {
     fn accepts(&self, words: &[u64]) -> Result<(), InvalidState>;
     fn peek(&self, words: &[u64], now: Timestamp, cost: u64) -> Answer;
     fn wait(&self, words: &[u64], now: Timestamp, cost: u64) -> Micros;
+    fn note_refusal(&self, words: &mut [u64], now: Timestamp, cost: u64);
     fn decide(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Answer;
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64);
     fn used(&self, words: &[u64]) -> u64;
@@ -116,6 +117,10 @@ impl<L: Reservable> Counting for L {
 
     fn wait(&self, words: &[u64], now: Timestamp, cost: u64) -> Micros {
         L::wait(self, &State::over(words), now, cost)
+    }
+
+    fn note_refusal(&self, words: &mut [u64], now: Timestamp, cost: u64) {
+        L::note_refusal(self, &mut State::over(words), now, cost);
     }
 
     fn decide(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Answer {

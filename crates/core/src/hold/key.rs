@@ -153,17 +153,18 @@ impl Key<'_> {
             let reset_after = untaken.reset_after();
             Ok(Reserved::Decided(Decision::Deny { limit, remaining, retry_after, reset_after }))
         };
-        if !granted.is_allowed() {
-            // a limiter that counts refused requests counts this one, once
-            let _ = self.limiter.decide(self.words, asked_at, cost)?;
+        let has_room = |holds: &Holds<&mut [u64]>| {
+            let is_new = |id| holds.ended(id).is_none() && holds.has_room();
+            cost == 0 || id.is_none_or(is_new)
+        };
+        if !granted.is_allowed() || !has_room(&self.holds) {
+            self.limiter.note_refusal(self.words, asked_at, cost); // it counts once in its own wait
         }
         let mut wait = Micros::MAX;
         loop {
             let waited = self.newest().saturating_since(asked_at);
-            let is_new = |id| self.holds.ended(id).is_none() && self.holds.has_room();
-            let has_room = cost == 0 || id.is_none_or(is_new);
             let wait_now = self.limiter.wait(self.words, self.newest(), cost);
-            let more = if has_room { wait_now } else { Micros::MAX };
+            let more = if has_room(&self.holds) { wait_now } else { Micros::MAX };
             if more == Micros::ZERO {
                 let is_now = waited == Micros::ZERO;
                 return if is_now { Ok(Reserved::Decided(granted)) } else { refused_for(waited) };

@@ -21,6 +21,9 @@ pub(crate) trait Reservable: RateLimiter {
         self.peek(state, now, cost).map_or(Micros::MAX, |said| said.retry_after())
     }
 
+    /// Counts a request that was refused, if refused requests count.
+    fn note_refusal(&self, _state: &mut State<Self, impl WordsMut>, _now: Timestamp, _cost: u64) {}
+
     /// Moves the state to `now`, and what came after the last hold too.
     fn pass(&self, state: &mut State<Self, impl WordsMut>, _since: &mut [u64], now: Timestamp) {
         self.advance(state, now);

@@ -427,6 +427,10 @@ impl Reservable for Config {
         Self { remembered: index(most.saturating_mul(2)), ..self }
     }
 
+    fn note_refusal(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
+        self.refused(state, now, cost);
+    }
+
     fn wait(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Micros {
         match cost {
             0 => Micros::ZERO,

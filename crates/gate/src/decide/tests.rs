@@ -1,4 +1,5 @@
 mod answers;
+mod histories;
 mod kinds;
 mod payers;
 mod reservations;

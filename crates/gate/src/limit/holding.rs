@@ -78,8 +78,8 @@ impl Algorithm for Config {
             None => Some(self.decide(state, now, cost)?),
             Some(id) => match self.reserve(state, now, id, cost, hold)? {
                 Reserved::Decided(decision) => Some(decision),
-                Reserved::Again { .. } | Reserved::Ended => None,
-                Reserved::Full { .. } => {
+                Reserved::Again { .. } => None,
+                Reserved::Ended | Reserved::Full { .. } => {
                     Algorithm::note_refusal(self, state, now, request);
                     None
                 }
