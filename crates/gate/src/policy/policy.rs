@@ -288,7 +288,7 @@ impl Policy {
     ///     reservations = { most = 50, time_to_live = "2m" }
     /// "#).unwrap();
     /// let words = policy.describe_reservations().unwrap();
-    /// assert!(words.starts_with("a key has up to 50 reservations, each for up to 2 m"));
+    /// assert!(words.starts_with("each limit has room for 50 reservations"));
     /// ```
     #[must_use]
     pub fn describe_reservations(&self) -> Option<String> {

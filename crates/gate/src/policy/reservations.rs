@@ -63,7 +63,7 @@ impl Reservations {
         Self { terms, largest_share: form.largest_share.map(|share| share.0) }
     }
 
-    /// How many reservations a key may have, for how long, and what becomes of those that nobody commits.
+    /// How many reservations a limit has room for, for how long, and what becomes of those that nobody commits.
     #[must_use]
     pub const fn terms(&self) -> Terms {
         self.terms
@@ -89,7 +89,7 @@ impl Reservations {
             .largest_share
             .map(|share| format!("; an estimate above {} of a limit is cut to it", Percent(share)));
         format!(
-            "a key has up to {most} reservations, each for up to {longest}; if nobody commits one, {ends}; a commit is \
+            "each limit has room for {most} reservations of the keys that it counts together, each for up to {longest}; if nobody commits one, {ends}; a commit is \
              remembered for {remember}, and takes a place until then{}",
             share.unwrap_or_default()
         )

@@ -194,6 +194,21 @@ fn a_refusal_for_want_of_a_place_says_when_there_is_one() {
 }
 
 #[test]
+fn most_counts_the_reservations_of_all_keys_that_a_limit_counts_together() {
+    let one = |depth| {
+        format!("[{{ algorithm = 'fixed_window', limit = 9, period = '1h', depth = {depth} }}]")
+    };
+    let policy =
+        format!("limits = {}\noverrides = {{ 'acme/vip' = {{ limits = {} }} }}", one(1), one(1));
+    let mut keys = Keys::new(&policy, "most = 1");
+    let mut reserve = |key| keys.ask(0, key, r#"{"reserve":{"cost":1,"id":"x"}}"#).unwrap().effect;
+    assert!(matches!(reserve("acme/a"), Effect::Reserved { .. }));
+    assert_eq!(reserve("acme/b"), Effect::Full { limit: 0, by: None });
+    assert!(matches!(reserve("acme/vip"), Effect::Reserved { .. }), "an override counts apart");
+    assert!(matches!(reserve("other/a"), Effect::Reserved { .. }));
+}
+
+#[test]
 fn an_explanation_says_whether_a_reservation_would_find_a_place() {
     let policy = Arc::new(
         Policy::parse(
@@ -381,8 +396,8 @@ fn a_policy_says_how_it_reserves() {
     let words = policy("{ largest_share = '25%', on_expiry = 'charge' }").unwrap();
     assert_eq!(
         words.describe_reservations().unwrap(),
-        "a key has up to 100 reservations, each for up to 5 m; if nobody commits one, its units stay charged; a commit \
-         is remembered for 10 s, and takes a place until then; an estimate above 25% of a limit is cut to it"
+        "each limit has room for 100 reservations of the keys that it counts together, each for up to 5 m; if nobody commits one, \
+         its units stay charged; a commit is remembered for 10 s, and takes a place until then; an estimate above 25% of a limit is cut to it"
     );
     for (rest, expected) in [
         ("{ most = 0 }", "reservations.most: expected a whole number from 1 to 1000, found"),
