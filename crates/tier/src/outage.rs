@@ -15,7 +15,7 @@
 //!
 //! **What is decided.** Checks, peeks, reservations, and commits of reservations of the share. Everything else is left to the store,
 //! also the commit of a reservation that the store has. The answers are not kept for repeats: a repeat is another request. An
-//! edit of a policy starts its shares anew.
+//! edit of a policy, or the end of an override, changes a share as it changes a stored state.
 //!
 //! ```
 //! use core::num::NonZeroU64;
@@ -162,9 +162,10 @@ impl Outage {
         };
         let partition = self.partitions.get_mut(at)?;
         let bytes = partition.bytes();
-        if !partition.is_of(resolved) || partition.is_fresh(now) {
+        if partition.is_fresh(now) {
             **partition = Partition::new(store, resolved);
         }
+        partition.go_on_under(resolved, now);
         let verdict = partition.decide((resolved, nodes), now, operation, (known, is_full));
         self.bytes = less(self.bytes, bytes).saturating_add(partition.bytes());
         verdict

@@ -47,7 +47,11 @@ pub struct TimedOverride {
 }
 
 /// Tells a policy the ends of its overrides.
-fn add_ends(policy: &mut Arc<Policy>, former: &Policies, live: &[&TimedOverride]) {
+fn add_ends(
+    policy: &mut Arc<Policy>,
+    former: &Policies,
+    live: &[&TimedOverride],
+) -> Result<(), PolicyError> {
     let own = live.iter().filter(|own| own.policy == policy.name());
     let ends = own.filter_map(|own| match policy.find(&own.key) {
         RuleId::Override(place) => Some((place, own.until)),
@@ -55,8 +59,15 @@ fn add_ends(policy: &mut Arc<Policy>, former: &Policies, live: &[&TimedOverride]
     });
     let ends: Vec<_> = ends.collect();
     if let Some(former) = former.get(policy.name()).filter(|_| !ends.is_empty()) {
+        if policy.partition != former.partition {
+            let message = "expected overrides of one key that leave the smallest `depth` of all limits as it is, because \
+                           every key would start afresh; found another smallest `depth`";
+            let path = format!("policies.{}.overrides", policy.name());
+            return Err(PolicyError::at_path(path, message.to_owned()));
+        }
         Arc::make_mut(policy).timed = Some(Timed { former: Arc::clone(former), ends });
     }
+    Ok(())
 }
 
 impl Policy {
@@ -111,7 +122,7 @@ impl TimedPolicies {
         if !live.is_empty() {
             let former = Policies::parse(file)?;
             for policy in &mut policies.policies {
-                add_ends(policy, &former, &live);
+                add_ends(policy, &former, &live)?;
             }
         }
         Ok(Self { policies, since, ends })

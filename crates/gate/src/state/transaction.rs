@@ -191,8 +191,7 @@ impl Transaction {
             let name = kept::name(resolved.policy(), resolved.key(), known.id);
             self.slot(name, resolved.policy(), Holds::Answer)
         });
-        let next = resolved.end().filter(|(_, next)| next.partition() == resolved.partition());
-        let next = next.map(|(until, next)| (until, Box::new(self.join(&next))));
+        let next = resolved.end().map(|(until, next)| (until, Box::new(self.join(&next))));
         KeySlots { resolved: resolved.clone(), slots, answer, next }
     }
 

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use std::format;
 
 use tidegate_gate::{
-    Id, Idempotency, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, Timestamp,
-    Verdict,
+    Id, Idempotency, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, TimedOverride,
+    TimedPolicies, Timestamp, Verdict,
 };
 
 use super::ask::Next;
@@ -206,4 +206,31 @@ fn a_key_takes_as_much_memory_as_stated() {
 
 fn request(cost: u64) -> Request {
     Request::of(cost)
+}
+
+/// A request after the end has another policy, under which the node remembers nothing yet.
+#[test]
+fn neither_refusals_nor_units_outlive_an_override() {
+    let limits = "limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '1/d' }]";
+    let file = format!(
+        "[policies.api]\n{limits}\nremember = '1h'\nlocal = {{ most = 50, time = '1h' }}\n"
+    );
+    let fields = format!(r#"{{"capacity": 60, "until_us": {}}}"#, AHEAD + s(9).0);
+    let own = TimedOverride::new("api", "user:42", "alice", &fields).unwrap();
+    let text = TimedOverride::join(&file, &[own]);
+    let at = |second| {
+        let timed = TimedPolicies::parse(&text, Timestamp(AHEAD + s(second).0)).unwrap();
+        Resolved::new(timed.policies.get("api").unwrap(), "user:42").unwrap()
+    };
+    for (asks, last) in [(12, true), (80, false)] {
+        let mut world = World { resolved: at(8), at: s(8), ..World::new(limits) };
+        for _ in 0..asks {
+            world.ask(1);
+        }
+        let (by_node, verdict) = world.ask(1);
+        assert_eq!((by_node, verdict.decision.is_allowed()), (true, last));
+        (world.resolved, world.at) = (at(9), s(9));
+        let (by_node, verdict) = world.ask(1);
+        assert_eq!((by_node, verdict.decision.remaining()), (false, 99), "the former rule");
+    }
 }

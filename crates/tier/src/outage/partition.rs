@@ -1,12 +1,14 @@
 //! The share of one partition.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use tidegate_gate::{
     Decision, Effect, Id, KeySlots, Micros, Operation, OperationError, Request, Resolved,
-    Timestamp, Transaction, TransactionError, Verdict,
+    Timestamp, Transaction, TransactionError, Verdict, Write,
 };
 
 /// A partition of which the node has a share.
@@ -19,6 +21,8 @@ pub(super) struct Partition {
     nodes: u64,
     /// It begins with the states that the node last knew. Its writes are never stored.
     transaction: Transaction,
+    /// What the share had of records under other policies, by their names, and until when it differs from nothing.
+    former: BTreeMap<String, (Vec<u8>, Timestamp)>,
     /// The reservations of the share, and when they end.
     reserved: Vec<(Id, Timestamp)>,
     bytes: usize,
@@ -31,6 +35,7 @@ impl Partition {
             of: resolved.clone(),
             nodes: 1,
             transaction: Transaction::default(),
+            former: BTreeMap::new(),
             reserved: Vec::new(),
             bytes: size_of::<Self>(),
         }
@@ -41,10 +46,21 @@ impl Partition {
         (self.store, self.of.policy().name(), self.of.partition())
     }
 
-    /// Whether the limits are those of this key.
-    pub(super) fn is_of(&self, resolved: &Resolved) -> bool {
+    /// Goes on under the policy of this key. Each record stays under its name, as in a store, so an edit or the end of an override gives
+    /// no key its share anew that it does not give its limit anew.
+    pub(super) fn go_on_under(&mut self, resolved: &Resolved, now: Timestamp) {
         let (own, other) = (self.of.policy(), resolved.policy());
-        Arc::ptr_eq(own, other) || own == other
+        if Arc::ptr_eq(own, other) || own == other {
+            return;
+        }
+        for Write { name, bytes, time_to_live, .. } in self.transaction.writes() {
+            self.former.insert(name.into(), (bytes.into(), now.saturating_add(time_to_live)));
+        }
+        self.former.retain(|_, (_, until)| *until > now);
+        (self.transaction, self.of) = (Transaction::default(), resolved.clone());
+        let sizes =
+            self.former.iter().map(|(name, (bytes, _))| name.len().saturating_add(bytes.len()));
+        self.bytes = sizes.fold(size_of::<Self>(), usize::saturating_add);
     }
 
     /// An estimate of its bytes of memory.
@@ -54,7 +70,7 @@ impl Partition {
     }
 
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
-        self.transaction.is_fresh(now)
+        self.transaction.is_fresh(now) && self.former.values().all(|(_, until)| *until <= now)
     }
 
     /// Decides an operation. `None` if it is none for a share, or if the key is a new one and there `is_no_room`.
@@ -85,9 +101,11 @@ impl Partition {
         let own = self.transaction.join(&resolved);
         let is_new = self.transaction.len() > records;
         let before = if is_new { 0 } else { self.transaction.bytes_of(&own) };
-        if let Some(known) = known {
-            self.transaction.learn(&own, known);
-        }
+        let former = &self.former;
+        self.transaction.learn(&own, |name| match former.get(name) {
+            Some((bytes, _)) => Some(Some(bytes)),
+            None => known?.stored_as(name),
+        });
         let verdict = match (self.transaction.operate(&own, now, &of_all), request) {
             (Ok(answered), _) => Ok(self.of_share(answered.verdict)),
             (Err(TransactionError::Operation(OperationError::Cost(_))), Some(request)) => {

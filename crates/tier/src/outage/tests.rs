@@ -6,7 +6,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use tidegate_gate::{
     Effect, Id, Idempotency, Micros, Operation, OperationError, Policy, Request, Resolved,
-    Timestamp, Transaction, TransactionError, Verdict,
+    TimedOverride, TimedPolicies, Timestamp, Transaction, TransactionError, Verdict,
 };
 
 use super::{Outage, Standing};
@@ -198,13 +198,41 @@ fn a_repeat_in_an_outage_is_another_request() {
 }
 
 #[test]
-fn all_that_has_the_same_policy_has_one_share_and_an_edit_begins_it_anew() {
+fn a_share_goes_on_over_an_edit_as_a_stored_state_does() {
     let mut node = Node::among(2);
     assert!(node.passes(&on(&window(10), "k"), 1, 5));
     assert!(!node.passes(&on(&window(10), "k"), 1, 1), "another parse of the same text");
-    assert!(node.passes(&on(&window(20), "k"), 1, 10), "an edit");
+    assert!(node.passes(&on(&window(20), "k"), 1, 10), "`reset` starts afresh");
+    assert!(!node.passes(&on(&window(10), "k"), 1, 1), "a roll-back");
     node.standing.store = 2;
     assert!(node.passes(&on(&window(20), "k"), 1, 10), "another store");
+    let keep = |limit| {
+        let limits = format!("[{{ algorithm = 'fixed_window', limit = {limit}, period = '1h' }}]");
+        on(&policy(&format!("on_change = 'keep'\nlimits = {limits}")), "kept")
+    };
+    assert!(node.passes(&keep(10), 1, 4));
+    assert!(!node.passes(&keep(20), 1, 7));
+    assert!(node.passes(&keep(20), 1, 6));
+}
+
+#[test]
+fn the_end_of_an_override_gives_no_other_key_a_second_share() {
+    let file = "[policies.p]\non_error = 'local'\nlimits = [{ algorithm = 'fixed_window', limit = 10, period = '1h' }]\n";
+    let own = |key, until: u64| {
+        let fields = format!("{{\"limit\": 4, \"until_us\": {until}}}");
+        TimedOverride::new("p", key, "alice", &fields).unwrap()
+    };
+    let text = TimedOverride::join(file, &[own("a", 5), own("b", 7)]);
+    let at = |now, key| {
+        let policies = TimedPolicies::parse(&text, Timestamp(now)).unwrap().policies;
+        on(policies.get("p").unwrap(), key)
+    };
+    let mut node = Node::among(2);
+    assert!(node.passes(&at(1, "k"), 1, 5) && node.passes(&at(1, "b"), 1, 2));
+    for now in [4, 5, 6, 7, 8] {
+        assert!(!node.passes(&at(now, "k"), now, 1), "{now}");
+    }
+    assert!(node.passes(&at(8, "b"), 8, 5), "the former rule counts apart");
 }
 
 #[test]

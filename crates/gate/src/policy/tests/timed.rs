@@ -110,6 +110,11 @@ fn a_wrong_override_is_refused() {
         ("api", r#"{"until_us":9,"capacity":4}"#, "api.overrides.a.capacity: expected one of"),
         ("api", r#"{"until_us":9,"limit":4,"until_us":9}"#, "until_us"),
         ("two", r#"{"until_us":9,"limit":4}"#, "expected `limits` with all limits of these keys"),
+        (
+            "two",
+            r#"{"until_us":9,"limits":[{"algorithm":"fixed_window","limit":4,"period":"1m","depth":1}]}"#,
+            "policies.two.overrides: expected overrides of one key that leave the smallest `depth`",
+        ),
     ] {
         let error = wrong(policy, fields).to_string();
         assert!(error.contains(expected), "{policy} {fields}: {error}");

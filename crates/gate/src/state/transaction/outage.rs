@@ -16,17 +16,27 @@ impl Transaction {
         self.slots.iter_mut().for_each(RecordState::revert);
     }
 
-    /// Takes over what another transaction knows to be stored of a key, as far as this one has neither known nor decided
+    /// Takes over what `known` says to be stored under the names of a key, as far as this transaction has neither known nor decided
     /// anything of it.
-    pub fn learn(&mut self, joined: &KeySlots, other: &Self) {
-        for slot in &joined.slots {
-            let Some(own) = self.slots.get_mut(*slot).filter(|own| own.is_new()) else { continue };
-            let found = other.by_name.binary_search_by(|slot| other.name_of(*slot).cmp(&own.name));
-            let found = found.ok().and_then(|at| other.slots.get(*other.by_name.get(at)?));
-            if let Some(known) = found.filter(|known| known.is_known && known.words().is_ok()) {
-                own.load(known.found().map(Into::into));
+    pub fn learn<'k>(
+        &mut self,
+        joined: &KeySlots,
+        known: impl Fn(&str) -> Option<Option<&'k [u8]>>,
+    ) {
+        for slot in joined.all_slots() {
+            let Some(own) = self.slots.get_mut(slot).filter(|own| own.is_new()) else { continue };
+            if let Some(found) = known(&own.name) {
+                own.load(found.map(Into::into));
             }
         }
+    }
+
+    /// The readable bytes, or that there are none, which the transaction knows to be stored under a name.
+    #[must_use]
+    pub fn stored_as(&self, name: &str) -> Option<Option<&[u8]>> {
+        let at = self.by_name.binary_search_by(|slot| self.name_of(*slot).cmp(name)).ok()?;
+        let slot = self.slots.get(*self.by_name.get(at)?)?;
+        (slot.is_known && slot.words().is_ok()).then(|| slot.found())
     }
 
     /// Whether the transaction has the records of a key already.

@@ -80,7 +80,7 @@ fn a_transaction_learns_what_another_one_knows_of_a_key_that_is_new_to_it() {
     ] {
         let mut own = own;
         let joined = own.join(&key);
-        own.learn(&joined, &other);
+        own.learn(&joined, |name| other.stored_as(name));
         assert_eq!((left(&mut own, &joined), own.knows(&joined)), expected, "{case}");
     }
 }
