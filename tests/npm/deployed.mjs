@@ -68,7 +68,7 @@ export async function run(folder, config, sockets) {
   const server = start(workerd, ["serve", file, "--control-fd=1"], { env: { PATH } });
   const [listening] = await server.said(new RegExp(`(?:"socket":"\\w+","port":\\d+[^]*?){${sockets}}`));
   const urls = [...listening.matchAll(/"socket":"(\w+)","port":(\d+)/g)].map(([, name, port]) => [name, `http://127.0.0.1:${port}`]);
-  return { ...Object.fromEntries(urls), stop: server.stop };
+  return { ...Object.fromEntries(urls), said: server.said, stop: server.stop };
 }
 
 const quoted = JSON.stringify;

@@ -1,6 +1,8 @@
 // The limiter on Durable Objects, in a Worker as its user writes it: wrangler bundles it out of the packed tarball, and workerd runs it.
 import assert from "node:assert/strict";
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -253,6 +255,24 @@ test("nor does one that is cancelled while it waits for a server", async () => {
   await assertHoldsUpNobody(await start({ address: host.address }), "jobs", { url: host.url, token: "secret" });
 });
 
+test("at a server that does not answer one request at a time asks, and the others do not wait", async () => {
+  let [isSilent, asked] = [true, 0];
+  const decision = { policy: "p", allowed: true, limit: 9, remaining: 8, retry_after_us: 0, reset_after_us: 1, at_us: 1, limits: [] };
+  const silent = createServer((_, response) => {
+    asked++;
+    if (!isSilent) response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(decision));
+  }).listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  after(() => (silent.closeAllConnections(), silent.close()));
+  const address = `127.0.0.1:${silent.address().port}`;
+  const { ask } = await start({ address });
+  const check = async () => (await ask("p", [["check", "k"]], { options: { url: `http://${address}`, deadline: "1s" } }))[0];
+  for (let time = 0; time < 40; time++) assert.deepEqual(await check(), { allowed: false, degraded: "server: no answer within 1000 ms" });
+  assert.ok(asked < 20, `${asked} calls for 40 checks`);
+  isSilent = false;
+  await until(async () => (await check()).remaining === 8);
+});
+
 test("a request that can never pass, or whose limiter closes, does not wait", async () => {
   const policy = { policies: { ends: { limits: [{ algorithm: "fixed_window", limit: 1, period: "300d" }], deny: ["bad"] } } };
   const { ask, ...own } = await start();
@@ -289,6 +309,38 @@ test("`on_error` decides if an object fails, lies or is late", async () => {
   }
   await post("/lie", {});
   assert.equal((await ask(open, [["check", "k"]]))[0].remaining, 4, "a lie takes nothing");
+});
+
+test("an outage is told once when it begins, with the error of the object, and once when it ends", async () => {
+  const { isolate0: url, post, said } = await start();
+  const get = async () => (await fetch(`${url}/limited/outage`, { headers: { "x-api-key": "k" } })).status;
+  await post("/lie", { lie: "throw" });
+  for (const end = Date.now() + 2_500; Date.now() < end;) assert.equal(await get(), 503); // the log has at most a line a second
+  await post("/lie", {});
+  const found = said(/[^]*requests are decided on again/);
+  let isTold = false;
+  found.finally(() => { isTold = true; });
+  await until(async () => (await get(), isTold));
+  const lines = (await found)[0].split("\n").filter((line) => /did not answer|tidegate:/.test(line));
+  assert.deepEqual(lines.map((line) => line.replace(/^.*?(a durable|tidegate:)/, "$1")), [
+    "a durable object did not answer: Error: an object that lies",
+    "tidegate: requests are not decided on, so `on_error` holds: durable object: no reply came, so the outcome is unknown",
+    "tidegate: requests are decided on again",
+  ]);
+});
+
+test("while an object does not answer, no call waits for it, and other objects are asked", async () => {
+  const { ask, post } = await start();
+  const policy = { policies: { silent: { ...POLICY, on_error: "open" } } };
+  const check = async (key) => (await ask(policy, [["check", key]], { options: { deadline: "1s" } }))[0];
+  await post("/lie", { lie: "hang" });
+  for (let time = 0; time < 40; time++) assert.equal((await check("k")).allowed, true);
+  const calls = await post("/calls");
+  assert.ok(calls < 20, `${calls} calls for 40 checks`); // each of which would have waited
+  await check("other");
+  assert.ok(await post("/calls") > 0, "another object is asked");
+  await post("/lie", {});
+  await until(async () => (await check("k")).remaining === 4);
 });
 
 test("after a trap WebAssembly begins anew, `on_error` decides on what was under way, and nothing stored is lost", async () => {

@@ -10,7 +10,7 @@ import { after, test } from "node:test";
 import { startHost } from "../host.mjs";
 import { load } from "../installed.mjs";
 import { onPort } from "../ports.mjs";
-import { decided } from "../waiting.mjs";
+import { decided, settled, until } from "../waiting.mjs";
 
 const { RemoteLimiter } = await load("tidegate/remote");
 
@@ -66,6 +66,55 @@ test("the server stops, and goes on", async (t) => {
   assert.ok((await decided(() => closed.check("a"))).remaining >= 900);
   await of(url, { policy: "jobs" }).release("a", held.lease);
   await Promise.all([open.close(), closed.close()]);
+});
+
+test("while the server does not answer, no call waits for it, and one question at a time asks whether it is back", async (t) => {
+  const asked = [];
+  let isSilent = true;
+  const url = await serve(t, createServer((request, response) => {
+    asked.push(request.url);
+    if (!isSilent) json(decision)(request, response);
+  }));
+  const limiter = of(url, { deadline: "1s", onError: "open" });
+  const late = { allowed: true, degraded: "server: no answer within 1000 ms" };
+  for (let time = 0; time < 8; time++) assert.deepEqual(await limiter.check(`key-${time}`), late);
+  const { degraded, ...admitted } = await limiter.admit("a");
+  assert.deepEqual([admitted, degraded], [{ headers: [] }, late.degraded]);
+  await assert.rejects(limiter.reset("a"), { code: "UNAVAILABLE", message: late.degraded });
+  assert.deepEqual(asked.filter((path) => path !== "/healthz"), ["/v1/check"]);
+  await until(() => asked.length > 1);
+  isSilent = false;
+  assert.equal((await decided(() => limiter.check("a"))).remaining, 8);
+});
+
+test("a question that is lost is asked again, after a while without calls the next call asks, and an error at once is no silence", async (t) => {
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  t.mock.method(AbortSignal, "timeout", () => new AbortController().signal);
+  const sent = [];
+  const limiter = of("http://nobody", { ...SHORT, onError: "open", fetch: (url) => new Promise((_, reject) => sent.push({ path: url.slice(13), reject })) });
+  const check = async () => {
+    const answer = limiter.check("a");
+    await settled();
+    t.mock.timers.tick(100);
+    await answer;
+    await settled();
+  };
+  const paths = async (passedMs) => {
+    now += passedMs;
+    for (let time = 0; time < 3; time++) await check();
+    return sent.splice(0).map(({ path, reject }) => (last = reject, path));
+  };
+  let last;
+  assert.deepEqual(await paths(0), ["/v1/check", "/healthz"]);
+  assert.deepEqual([await paths(100), await paths(1)], [[], ["/healthz"]]);
+  assert.deepEqual(await paths(10_101), ["/v1/check"]);
+  last(new Error("refused"));
+  assert.deepEqual(await paths(101), ["/healthz"]);
+  last(new Error("refused"));
+  await settled();
+  assert.equal((await paths(0))[0], "/v1/check");
 });
 
 test("the server dies, and another one starts", async (t) => {

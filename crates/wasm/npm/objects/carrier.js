@@ -6,7 +6,8 @@ import { logError } from "#worker/log";
 
 import { coded } from "../errors.js";
 import { Fields } from "../fields.js";
-import { clock, millisecondsUntil, timer } from "../time.js";
+import { Silence } from "../silence.js";
+import { clock, milliseconds, millisecondsUntil, timer } from "../time.js";
 
 /** @import { NativeAuthority as Native } from "#native" */
 /** @import { Heard } from "../far/carrier.js" */
@@ -18,8 +19,12 @@ export class ObjectsCarrier {
   #deadlineUs;
   #heard;
   #hash;
+  /** The objects that did not answer in time. */
+  #silence;
   #began = instance;
   #underWay = 0;
+  /** Whether the log was told that objects do not answer. One that answers ends it. */
+  #isTold = false;
   #at = 0;
   /**
    * What lets the operations that wait go on, by their tokens.
@@ -35,6 +40,7 @@ export class ObjectsCarrier {
     this.#deadlineUs = deadlineUs;
     this.#heard = heard;
     this.#hash = Objects.hash(native);
+    this.#silence = new Silence(milliseconds(deadlineUs));
   }
 
   get isOver() {
@@ -109,14 +115,22 @@ export class ObjectsCarrier {
   /** Ends all that waits without an answer, so that `on_error` decides. */
   giveUp() {
     for (let due = this.#due(); due.length > 0; due = this.#due()) {
-      for (const { numbers } of due) Objects.reply(this.#native, numbers, undefined, undefined, this.at());
+      for (const { numbers } of due) this.#leave(numbers);
     }
   }
 
-  /** Sends what is due, and lets the answers be read. */
+  /** @param {string} numbers of questions without an answer */
+  #leave(numbers) {
+    Objects.reply(this.#native, numbers, undefined, undefined, this.at());
+  }
+
+  /** Sends what is due, unless the object is silent, and lets the answers be read. */
   #drive() {
     this.#guard(() => {
-      for (const { object, numbers, questions } of this.#due()) waitUntil(this.#ask(object, numbers, questions));
+      for (const { object, numbers, questions } of this.#due()) {
+        if (this.#silence.has(object)) this.#leave(numbers);
+        else waitUntil(this.#ask(object, numbers, questions));
+      }
       this.#goOn();
     });
   }
@@ -137,21 +151,36 @@ export class ObjectsCarrier {
     let reply;
     /** @type {unknown} */
     let cause;
+    const late = timer(() => this.#silence.begin(object, () => this.#question(object)), milliseconds(this.#deadlineUs));
     try {
       const keys = this.#objects.getByName(object);
       let found = await keys.ask(questions);
       if (found === undefined && !this.isOver) found = await keys.ask(questions, Objects.policy(this.#native));
-      if (typeof found === "string") reply = found;
+      if (typeof found === "string") [reply, this.#isTold] = [found, false];
       else throw new TypeError("expected the class `Keys` of `tidegate/durable-objects`, found another one");
     } catch (error) {
       cause = error;
-      logError("a durable object did not answer", error);
+      if (!this.#isTold) logError("a durable object did not answer", error);
+      this.#isTold = true;
     }
+    clearTimeout(late);
+    this.#silence.end(object);
     this.#underWay--;
     this.#guard(() => {
       Objects.reply(this.#native, numbers, reply, cause, this.at());
       this.#goOn();
     });
+  }
+
+  /**
+   * Asks a silent object whether it is back: the question asks nothing.
+   *
+   * @type {(object: string) => Promise<unknown>}
+   */
+  #question(object) {
+    const asked = this.#objects.getByName(object).ask("");
+    waitUntil(asked.catch(ignore));
+    return asked;
   }
 
   /** Lets the answers be read, and the request go on that must send the next question. */

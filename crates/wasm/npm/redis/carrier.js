@@ -1,6 +1,7 @@
 // Carries commands from WebAssembly to Redis, and replies back, within a deadline.
 import { Buffer } from "node:buffer";
 
+import { Silence } from "../silence.js";
 import { afterReads, clock, idleTimer, milliseconds, millisecondsUntil, steadyClock } from "../time.js";
 import { questionFor } from "./client.js";
 
@@ -9,10 +10,8 @@ import { questionFor } from "./client.js";
 /** @import { Client, Word } from "./client.js" */
 /** @typedef {{ call: number, slot: number, master: number, words: Word[], isOver: boolean, timer: ReturnType<typeof setTimeout> | undefined }} Flight a call that waits for its reply */
 
-/** How soon a master is asked again whether it is back, after the client has said that it is not. */
-const ASK_AGAIN_MS = 250;
-/** How soon if the client says nothing: it may have lost the question. */
-const ASK_LOST_MS = 10_000;
+/** How long a question to a silent master may take: a client keeps it until it is connected again. */
+const LOST_MS = 10_000;
 
 /**
  * After so many answers that needed no command the event loop has a turn, so that a program that does nothing but ask cannot keep its
@@ -45,13 +44,8 @@ export class RedisCarrier {
   #hasFailed = false;
   /** The number of calls under way. */
   #underWay = 0;
-  /**
-   * The masters that did not answer in time, and when each is asked again whether it is back. Until then nothing else is sent to it, so
-   * that no request waits for it and the client's own queue stays short.
-   *
-   * @type {Map<number, any>}
-   */
-  #away = new Map();
+  /** The masters that did not answer in time. Nothing but a question is sent to them, so the client's own queue stays short. */
+  #silence = new Silence(LOST_MS);
 
   /** WebAssembly does not begin anew. */
   isOver = false;
@@ -111,7 +105,7 @@ export class RedisCarrier {
       this.#underWay++;
       const slot = this.#native.slot(call) ?? 0;
       const master = this.#client.masterOf?.(slot) ?? 0;
-      if (this.#away.has(master)) this.#giveUp(call);
+      if (this.#silence.has(master)) this.#giveUp(call);
       else this.#carry(call, slot, master);
     }
     this.#wakeLater();
@@ -141,8 +135,6 @@ export class RedisCarrier {
   end() {
     clearTimeout(this.#timer);
     this.#dueUs = undefined;
-    for (const timer of this.#away.values()) clearTimeout(timer);
-    this.#away.clear();
   }
 
   #begun() {
@@ -174,7 +166,7 @@ export class RedisCarrier {
     /** @type {(reply: unknown) => void} */
     const take = (reply) => this.#guard(() => {
       if (flight.isOver) {
-        if (!(reply instanceof Error)) this.#isBack(flight.master);
+        if (!(reply instanceof Error)) this.#silence.end(flight.master);
         return;
       }
       this.#native.reply(flight.call, reply, clock(), this.at());
@@ -188,34 +180,10 @@ export class RedisCarrier {
   #late(flight) {
     if (flight.isOver) return;
     flight.isOver = true;
-    this.#askIfBack(flight);
+    const question = questionFor(flight.words);
+    this.#silence.begin(flight.master, () => this.#client.send(question, flight.slot));
     this.#giveUp(flight.call);
     this.#drive();
-  }
-
-  /**
-   * Asks a master whether it is back, until it is.
-   *
-   * @type {(flight: Flight) => void}
-   */
-  #askIfBack({ master, slot, words }) {
-    if (this.#away.has(master)) return;
-    const question = questionFor(words);
-    const ask = () => {
-      this.#away.set(master, idleTimer(ask, ASK_LOST_MS));
-      this.#client.send(question, slot).then(() => this.#isBack(master), () => {
-        if (!this.#away.has(master)) return;
-        clearTimeout(this.#away.get(master));
-        this.#away.set(master, idleTimer(ask, ASK_AGAIN_MS));
-      });
-    };
-    ask();
-  }
-
-  /** @type {(master: number) => void} */
-  #isBack(master) {
-    clearTimeout(this.#away.get(master));
-    this.#away.delete(master);
   }
 
   /** @type {(call: number) => void} */

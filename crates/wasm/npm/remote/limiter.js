@@ -12,7 +12,7 @@ import { admissionOf, remoteMiddlewareOptions, unavailable } from "./admission.j
 import { answerOf, decisionOf, explanationOf, renewEveryUs, tookCost } from "./answer.js";
 import { Batch } from "./batch.js";
 import { remoteOptions } from "./options.js";
-import { Away, bodyOf, segment } from "./server.js";
+import { Away, IS_WORKER, bodyOf, segment } from "./server.js";
 
 /** @import * as declared from "../remote.js" */
 /** @import { Call, FieldList, FieldRule } from "../call.js" */
@@ -397,9 +397,6 @@ function until(signal, begin) {
 
 /** How late the timer of a call's deadline may be. */
 const LATE_MS = 1_000;
-
-/** Whether this is a Cloudflare Worker, whose requests have a context each. */
-const IS_WORKER = globalThis.navigator?.userAgent === "Cloudflare-Workers";
 
 /** A name that nobody can guess. */
 const unguessable = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");

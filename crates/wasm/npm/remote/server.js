@@ -1,5 +1,6 @@
 // The HTTP API of a server: sends a call within its deadline, and reads what comes back.
 import { coded } from "../errors.js";
+import { Silence } from "../silence.js";
 import { afterReads } from "../time.js";
 
 /** @import { ErrorCode } from "../index.js" */
@@ -25,11 +26,15 @@ const MOST_ANSWER_BYTES = 8_388_608;
 /** The most characters that an error repeats of what came from the server or the runtime. */
 const MOST_SHOWN = 300;
 
+/** Whether this is a Cloudflare Worker, whose requests have a context each: none can ask in the background. */
+export const IS_WORKER = globalThis.navigator?.userAgent === "Cloudflare-Workers";
+
 export class Server {
   #url;
   #token;
   #deadlineMs;
   #fetch;
+  #silence;
 
   /** @param {string} url @param {string | undefined} token @param {number} deadlineMs @param {Fetch | undefined} fetch */
   constructor(url, token, deadlineMs, fetch) {
@@ -37,6 +42,7 @@ export class Server {
     this.#token = token;
     this.#deadlineMs = deadlineMs;
     this.#fetch = fetch;
+    this.#silence = new Silence(deadlineMs);
   }
 
   /** When a call that begins now has to end, by a clock that never goes back. */
@@ -75,14 +81,19 @@ export class Server {
    */
   async send(sent, end = this.end()) {
     const own = /** @type {Sent} */ ({ __proto__: null, ...sent });
+    const late = () => new Away(`server: no answer within ${this.#deadlineMs} ms`);
+    if (this.#silence.has()) throw late();
     const ending = new AbortController();
     /** @type {Promise<never>} */
-    const late = new Promise((_, reject) => {
-      ending.signal.addEventListener("abort", () => reject(new Away(`server: no answer within ${this.#deadlineMs} ms`)));
+    const ended = new Promise((_, reject) => {
+      ending.signal.addEventListener("abort", () => {
+        this.#silence.begin(undefined, IS_WORKER ? undefined : () => this.#question());
+        reject(late());
+      });
     });
     const timer = setTimeout(() => afterReads(() => ending.abort()), Math.max(0, end - performance.now()));
     try {
-      return await Promise.race([this.#attempts(own, ending.signal), late]);
+      return await Promise.race([this.#attempts(own, ending.signal), ended]);
     } finally {
       clearTimeout(timer);
     }
@@ -94,8 +105,18 @@ export class Server {
       return await this.#attempt(sent, signal);
     } catch (error) {
       if (!sent.repeats || signal.aborted) throw error;
-      return this.#attempt(sent, signal);
+      return await this.#attempt(sent, signal);
+    } finally {
+      if (!signal.aborted) this.#silence.end();
     }
+  }
+
+  /** Asks a silent server whether it is back. Any reply says so, and so does an error that comes at once: then no call waits. */
+  async #question() {
+    const signal = AbortSignal.timeout(this.#deadlineMs);
+    await this.#attempt({ method: "GET", path: "/healthz" }, signal).catch((error) => {
+      if (signal.aborted) throw error;
+    });
   }
 
   /** @type {(sent: Sent, signal: AbortSignal) => Promise<Reply>} */

@@ -20,7 +20,7 @@ const TOML_LIMIT: usize = 45 * 1_024;
 /// The most bytes of the limiter on Durable Objects and their class, compressed.
 const OBJECTS_LIMIT: usize = 312 * 1_024;
 /// The most bytes of the limiter that asks a server, compressed. It has no WebAssembly. The queue of `waitFor` is 2 KB of it.
-const REMOTE_LIMIT: usize = 16_000;
+const REMOTE_LIMIT: usize = 16_500;
 
 pub(super) fn build() -> Result<()> {
     let package = root().join("crates/wasm/npm");
