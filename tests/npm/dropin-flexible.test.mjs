@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { inspect } from "node:util";
 import theirs from "rate-limiter-flexible";
 
-import { compare, moveClock, ours, outcome, pick, randomFrom, requireOurs } from "./dropin.mjs";
+import { compare, moveClock, ours, outcome, pick, randomFrom } from "./dropin.mjs";
 
 const own = await ours("rate-limiter-flexible");
 const KEYS = ["a", "b", 7, "ip:not an address", ""];
@@ -254,17 +254,6 @@ test("a full limiter forgets the keys whose windows have ended", async (t) => {
   for (let place = 0; place < count; place++) assert.equal((await limiter.consume(`key ${place}`)).consumedPoints, 2);
   move(1_001);
   for (let place = 0; place < count; place++) await limiter.consume(`new ${place}`);
-});
-
-test("require gives the same classes as import", () => {
-  const required = requireOurs("tidegate/rate-limiter-flexible");
-  assert.deepEqual(Object.keys(required).sort(), Object.keys(own).sort());
-  const { default: all, ...named } = own;
-  assert.deepEqual({ ...all }, named);
-  for (const name of Object.keys(named)) {
-    assert.equal(named[name].name, name);
-    assert.equal(required[name].name, name);
-  }
 });
 
 describe("what differs", () => {

@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { project } from "./installed.mjs";
+import { load, project } from "./installed.mjs";
 
 const folder = project();
 const ENTRIES = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
@@ -19,6 +20,17 @@ test("each entry is required where Node requires no ES modules", () => {
   const printed = execFileSync(process.execPath, ["--no-experimental-require-module", file], { cwd: folder, encoding: "utf8" });
   assert.equal(printed, "17\n");
 });
+
+for (const entry of [...ENTRIES, ...ENTRIES.map((entry) => `${entry}/redis`)]) {
+  test(`${entry}: \`require\` gives the classes that \`import\` gives, under their names`, async () => {
+    const [{ default: preferred, ...imported }, { default: same, ...required }] = [await load(`tidegate/${entry}`), createRequire(join(folder, "a.cjs"))(`tidegate/${entry}`)];
+    assert.deepEqual(Object.keys(required).sort(), Object.keys(imported).sort());
+    for (const [name, type] of Object.entries(imported)) assert.deepEqual([type.name, required[name].name], [name, name]);
+    assert.equal(typeof same, typeof preferred);
+    if (typeof preferred === "function") assert.ok(Object.values(imported).includes(preferred));
+    else if (preferred !== undefined) assert.deepEqual({ ...preferred }, imported);
+  });
+}
 
 for (const kind of ["import", "require"]) {
   test(`by ${kind}, an entry does not load Redis, and that of Redis has the same classes`, () => {

@@ -6,13 +6,13 @@ import { createClient } from "redis";
 
 import { startServer } from "./redis.mjs";
 
-/** A `setTimeout` by which the classes wait for Redis. They give it 250 ms, which pass on a busy machine, and have no option for that. */
-export const patient = (timer) => (act, ms, ...rest) => timer(act, ms === 250 ? 30_000 : ms, ...rest);
-
-/** Lets the classes wait for Redis until the function that is returned is called. */
+/**
+ * Lets the classes wait for Redis until the function that is returned is called. They give it 250 ms, which pass on a busy machine, and have
+ * no option for that.
+ */
 export function waitForRedis() {
   const timer = globalThis.setTimeout;
-  globalThis.setTimeout = patient(timer);
+  globalThis.setTimeout = (act, ms, ...rest) => timer(act, ms === 250 ? 30_000 : ms, ...rest);
   return () => {
     globalThis.setTimeout = timer;
   };

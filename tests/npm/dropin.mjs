@@ -1,14 +1,10 @@
-// What the tests of the drop-in classes share: numbers from a seed, a clock that is moved, and the package by `import` and `require`.
+// What the tests of the drop-in classes share: numbers from a seed, a clock that is moved.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
-import { join } from "node:path";
 
-import { installed, load } from "./installed.mjs";
+import { load } from "./installed.mjs";
 
 /** The exports of an entry. */
 export const ours = (entry) => load(`tidegate/${entry}`);
-
-export const requireOurs = createRequire(join(installed, "package.json"));
 
 /** A generator of whole numbers below a bound (mulberry32). */
 export function randomFrom(seed) {

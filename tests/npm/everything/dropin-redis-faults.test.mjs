@@ -1,9 +1,6 @@
-// The drop-in classes on a Redis that stops, dies or gives impossible replies, and in processes that share their counts.
+// The drop-in classes on a Redis that stops, dies or gives impossible replies.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { after, describe, test } from "node:test";
 import { Ratelimit as TheirRatelimit } from "@upstash/ratelimit";
 import { Redis } from "ioredis";
@@ -11,9 +8,8 @@ import theirs from "rate-limiter-flexible";
 import { createClient } from "redis";
 
 import { ours, outcome } from "../dropin.mjs";
-import { patient, waitForRedis } from "../dropin-redis.mjs";
-import { load, project } from "../installed.mjs";
-import { start } from "../processes.mjs";
+import { waitForRedis } from "../dropin-redis.mjs";
+import { load } from "../installed.mjs";
 import { startServer } from "../redis.mjs";
 import { until } from "../waiting.mjs";
 
@@ -133,73 +129,6 @@ describe("a reply that Redis never gives is an error, and nothing is granted", (
       }
     });
   }
-});
-
-test("three processes share the limits of each class, and one of them is killed: no more is granted than the limits", async (t) => {
-  const worker = join(project(), "shares.mjs");
-  writeFileSync(worker, `import { Redis } from "ioredis";
-import { RateLimiterRedis } from "tidegate/rate-limiter-flexible/redis";
-import { RedisStore } from "tidegate/express-rate-limit/redis";
-import { RedisRateLimiter } from "tidegate/rolling-rate-limiter/redis";
-import { Ratelimit } from "tidegate/upstash/redis";
-globalThis.setTimeout = (${patient})(globalThis.setTimeout);
-const client = new Redis({ path: process.argv[2] });
-const store = new RedisStore({ client });
-store.init({ windowMs: 3_600_000 });
-const limiter = new RateLimiterRedis({ storeClient: client, points: 50, duration: 3600 });
-const rolling = new RedisRateLimiter({ client, namespace: "n:", interval: 3_600_000, maxInInterval: 50 });
-const ratelimit = (algorithm) => {
-  const own = new Ratelimit({ redis: client, limiter: algorithm, ephemeralCache: false, timeout: 0 });
-  return async () => (await own.limit("a")).success;
-};
-const kinds = Object.entries({
-  flexible: () => limiter.consume("a").then(() => true, (refusal) => { if (refusal instanceof Error) throw refusal; return false; }),
-  express: async () => (await store.increment("a")).totalHits <= 50,
-  rolling: async () => !(await rolling.limit("a")),
-  fixed: ratelimit(Ratelimit.fixedWindow(50, "30 d")),
-  sliding: ratelimit(Ratelimit.slidingWindow(50, "30 d")),
-  bucket: ratelimit(Ratelimit.tokenBucket(1, "30 d", 50)),
-});
-process.stdout.write("ready\\n");
-await new Promise((resolve) => process.stdin.once("data", resolve));
-for (let round = 0; round < Number(process.argv[3]); round++) {
-  await Promise.all(kinds.flatMap(([kind, ask]) => Array.from({ length: 4 }, async () => {
-    try {
-      process.stdout.write(await ask() ? kind + "\\n" : "refused\\n");
-    } catch (error) {
-      if (!/other writers kept changing/.test(error.message)) throw error; // nothing is granted
-    }
-  })));
-}
-process.stdout.write("done\\n");
-client.disconnect();
-process.stdin.destroy();
-`);
-  const redis = await startServer();
-  t.after(redis.stop);
-  const granted = {};
-  // the first one asks until it is killed
-  const children = [Infinity, 12, 12].map((rounds) => start(process.execPath, [worker, redis.path, String(rounds)], { stdio: ["pipe", "pipe", "pipe"] }));
-  t.after(() => children.forEach((child) => child.kill("SIGKILL")));
-  let waiting = children.length;
-  const ends = await Promise.all(children.map(async (child, place) => {
-    child.stdin.on("error", () => {}); // it may be killed
-    let [mine, isDone] = [0, false];
-    for await (const line of createInterface({ input: child.stdout })) {
-      if (line === "ready") {
-        if (--waiting === 0) for (const each of children) each.stdin.write("go");
-        continue;
-      }
-      if (line === "done") isDone = true;
-      else if (line !== "refused") granted[line] = (granted[line] ?? 0) + 1;
-      if (++mine === 3 && place === 0) child.kill("SIGKILL");
-    }
-    return isDone;
-  }));
-  assert.deepEqual(ends, [false, true, true]);
-  assert.equal(Object.keys(granted).length, 6);
-  for (const [kind, count] of Object.entries(granted)) assert.ok(count <= 50, `${kind}: ${count}`);
-  t.diagnostic(JSON.stringify(granted));
 });
 
 test("what others put on Object.prototype decides nothing", async (t) => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import { Ratelimit } from "@upstash/ratelimit";
 
-import { compare, moveClock, ours, pick, requireOurs, START_MS } from "../dropin.mjs";
+import { compare, moveClock, ours, pick, START_MS } from "../dropin.mjs";
 import { startClients } from "../dropin-redis.mjs";
 import { callsOn, stepper, testSlidingWindows, withDynamicLimits } from "../dropin-upstash.mjs";
 import { startRedis } from "../redis.mjs";
@@ -126,10 +126,6 @@ test("two limiters share one count, and that of the library stays apart", async 
 test("blockUntilReady waits for the next window", async () => {
   const own = new Own({ redis: io, limiter: Own.fixedWindow(1, "200 ms"), prefix: "ready" });
   for (let count = 0; count < 3; count++) assert.equal((await own.blockUntilReady("a", 5_000)).success, true);
-});
-
-test("require gives the same classes as import", () => {
-  assert.deepEqual(Object.keys(requireOurs("tidegate/upstash/redis")).sort(), ["MultiRegionRatelimit", "Ratelimit"]);
 });
 
 describe("what differs", () => {

@@ -1,19 +1,15 @@
 // What a limiter on Redis answers by itself, as a node beside others: refusals that it remembers, units that it holds, and its share of the
 // limits in an outage. What all nodes have granted is counted. docs/modes.md states the bounds.
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { after, test } from "node:test";
 
 import { Redis } from "ioredis";
 
 import { startHost } from "../host.mjs";
-import { load, project } from "../installed.mjs";
-import { start } from "../processes.mjs";
+import { load } from "../installed.mjs";
 import { announced, startServer } from "../redis.mjs";
 import { decided, until } from "../waiting.mjs";
 
-const folder = project();
 const { RedisLimiter } = await load("tidegate/redis");
 const { toml } = await load("tidegate/toml");
 const redis = await startServer();
@@ -115,42 +111,6 @@ test("units are lent: two limiters grant the capacity and no more, by few comman
   }
   assert.equal(granted, 2_000);
   await other.close();
-});
-
-const ASKER = `
-import { Redis } from "ioredis";
-import { RedisLimiter } from "tidegate/redis";
-const [policy, path, prefix] = process.argv.slice(2);
-const limiter = new RedisLimiter(JSON.parse(policy), new Redis({ path }), { prefix, deadline: "10s" });
-for (;;) {
-  const { allowed } = await limiter.check("a");
-  await new Promise((resolve) => process.stdout.write(allowed ? "1" : "0", resolve));
-}
-`;
-
-test("a process that is killed loses the units that it holds, and nothing is granted twice", async (t) => {
-  writeFileSync(join(folder, "asker.mjs"), ASKER);
-  const own = options();
-  const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await client.info("commandstats"))?.[1] ?? 0);
-  const before = await calls();
-  let granted = 0;
-  for (let killed = 0; killed < 3; killed++) {
-    const asker = start(process.execPath, ["asker.mjs", JSON.stringify(LENT), redis.path, own.prefix], { cwd: folder });
-    t.after(() => asker.kill("SIGKILL"));
-    let seen = 0;
-    for await (const bytes of asker.stdout) {
-      granted += bytes.toString().split("1").length - 1;
-      seen += bytes.length;
-      if (seen >= 200) asker.kill("SIGKILL");
-    }
-  }
-  const limiter = new RedisLimiter(LENT, client, own);
-  const { remaining } = await limiter.peek("a");
-  assert.ok(granted >= 600, `${granted}`);
-  const made = await calls() - before;
-  assert.ok(made < granted / 2, `${made} calls for ${granted} grants: the processes held units`);
-  const lost = 2_000 - remaining - granted;
-  assert.ok(lost >= 0 && lost <= 3 * (50 + 1), `${lost} units are lost`);
 });
 
 const SHARED = { limits: [{ algorithm: "fixed_window", limit: 800, period: "36500d" }], on_error: "local" };
