@@ -9,8 +9,8 @@ import { start } from "./processes.mjs";
 import { until } from "./waiting.mjs";
 
 /** Starts a server that lives until `stop` is called, by default at a new path. */
-export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidegate-redis-")), "redis.sock")) {
-  const server = start("redis-server", ["--port", "0", "--unixsocket", path, "--save", ""]);
+export async function startServer(path = join(mkdtempSync(join(tmpdir(), "tidegate-redis-")), "redis.sock"), more = []) {
+  const server = start("redis-server", ["--port", "0", "--unixsocket", path, "--save", "", "--dir", dirname(path), ...more]);
   await server.said(/ready to accept connections/);
   const stop = async () => {
     await server.stop();
