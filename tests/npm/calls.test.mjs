@@ -187,13 +187,6 @@ test("the spans of calls are those of a policy", () => {
   assert.ok(read > 100, `${read} spans`);
 });
 
-test("a window that starts at the first request ends one period later", () => {
-  const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 2, period: "10s", start: "first" }] });
-  limiter.check("a", { cost: 2, now: NOW + 3 });
-  assert.equal(limiter.check("a", { now: NOW + 10 * SECOND }).retryAfterUs, 3);
-  assert.equal(limiter.check("a", { now: NOW + 10 * SECOND + 3 }).allowed, true);
-});
-
 test("what a key has used can be set, and all keys be reset", () => {
   const limiter = five();
   assert.equal(limiter.set("a", 3, { now }).remaining, 2);

@@ -40,19 +40,6 @@ test("a request is refused a microsecond before retryAfterUs and granted at it",
   }
 });
 
-test("several limits are decided all or nothing", () => {
-  const limiter = new Limiter({
-    limits: [
-      { algorithm: "token_bucket", capacity: 5, rate: "1/h" },
-      { algorithm: "fixed_window", limit: 2, period: "1h" },
-    ],
-  });
-  assert.equal(limiter.check("a", { cost: 2, now: NOW }).remaining, 0);
-  assert.equal(limiter.check("a", { cost: 1, now: NOW }).allowed, false);
-  const { allowed, limit, remaining } = limiter.check("a", { cost: 2, now: NOW + 3_600_000_000 });
-  assert.deepEqual([allowed, limit, remaining], [true, 2, 0], "the refusal took nothing");
-});
-
 test("keys are independent, whatever characters they have", () => {
   const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
   const keys = ["a", "b", "ab", "A", "é", "e\u0301", "日本", "🦀", "\0", "a\0", "x".repeat(512)];

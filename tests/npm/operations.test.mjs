@@ -1,4 +1,4 @@
-// All other operations on a key: leases, classes, signals, refunds, reports; and which limits
+// All other operations on a key: leases, refunds, reports, reservations; and which limits
 // apply to it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -58,15 +58,6 @@ test("check and decide find the same rule for a key", () => {
   assert.equal(limiter.size, 3, "listed keys are not counted");
   limiter.sweep({ now: NOW + 60 * SECOND });
   assert.equal(limiter.size, 0);
-});
-
-test("a limit with a depth counts by that many parts of the key", () => {
-  const limiter = of({ ...minute, name: "tenant", depth: 1 }, { ...bucket, name: "user" });
-  limiter.check("acme/alice", { cost: 3, now: NOW });
-  assert.equal(limiter.check("acme/bob", { cost: 3, now: NOW }).allowed, false, "2 are left to acme");
-  assert.equal(limiter.check("acme/bob", { cost: 2, now: NOW }).allowed, true);
-  assert.equal(limiter.peek("acme/carol", { now: NOW }).remaining, 0);
-  assert.equal(limiter.peek("other/alice", { now: NOW }).remaining, 3);
 });
 
 test("an IPv6 address is counted by its network", () => {
@@ -153,25 +144,6 @@ test("in shadow the factor for reporters is 0", () => {
   assert.ok(wouldFactor > 0.9, `${wouldFactor}`);
 });
 
-test("a lease holds a place until it is released or expires", () => {
-  const limiter = of(places);
-  const taken = limiter.acquire("a", { lease: "one", now: NOW });
-  assert.deepEqual([taken.allowed, taken.remaining, taken.lease, taken.live], [true, 1, "one", undefined]);
-  limiter.acquire("a", { lease: "two", now: NOW + SECOND });
-  const refused = limiter.acquire("a", { lease: "three", now: NOW + SECOND });
-  assert.deepEqual([refused.allowed, refused.retryAfterUs, refused.lease], [false, 9 * SECOND, "three"]);
-
-  assert.equal(limiter.renew("a", "one", { now: NOW + 9 * SECOND }).live, true);
-  assert.equal(limiter.renew("a", "three", { now: NOW + 9 * SECOND }).live, false);
-  assert.equal(limiter.release("a", "three", { now: NOW + 9 * SECOND }).live, false);
-  assert.equal(limiter.peek("a", { now: NOW + 11 * SECOND - 1 }).remaining, 0);
-  assert.equal(limiter.peek("a", { now: NOW + 11 * SECOND }).remaining, 1, "two is gone");
-  const released = limiter.release("a", "one", { now: NOW + 11 * SECOND });
-  assert.deepEqual([released.live, released.remaining, released.lease], [true, 2, "one"]);
-  assert.equal(limiter.release("a", "one", { now: NOW + 11 * SECOND }).live, false, "once");
-  assert.equal(limiter.acquire("a", { lease: "four", now: NOW + 11 * SECOND }).allowed, true);
-});
-
 test("a lease without a name gets one that nobody can guess", () => {
   const limiter = of({ ...places, capacity: 1_000 });
   const names = Array.from({ length: 1_000 }, () => limiter.acquire("a", { now: NOW }).lease);
@@ -231,42 +203,6 @@ test("only limits that hold leases take leases, and only suppression takes repor
   const report = () => limiter.report("a", { admitted: 1, suppressed: 0, now: NOW });
   assert.throws(report, { name: "ArgumentError", code: "INVALID_REQUEST", message: /expected a policy with a limit `suppression`/ });
   assert.equal(limiter.peek("a", { now: NOW }).remaining, 3);
-});
-
-test("connections are counted by their owner", () => {
-  const limiter = of({ algorithm: "connections", limit: 3, expiry: "30s" });
-  for (const owner of ["n1", "n1", "n2"]) {
-    assert.equal(limiter.acquire("a", { lease: owner, now: NOW }).allowed, true);
-  }
-  assert.equal(limiter.acquire("a", { lease: "n2", now: NOW }).allowed, false);
-  assert.equal(limiter.release("a", "n1", { now: NOW }).remaining, 1);
-  const counted = limiter.renew("a", "n2", { count: 2, now: NOW });
-  assert.deepEqual([counted.live, counted.remaining], [true, 0]);
-  limiter.renew("a", "n1", { now: NOW + 20 * SECOND });
-  assert.equal(limiter.peek("a", { now: NOW + 30 * SECOND }).remaining, 2, "n2 is gone, n1 has one");
-});
-
-test("the critical class has the reserved share of a fleet", () => {
-  const fleet = { algorithm: "fleet_usage", capacity: 4, reserve: "50%", time_to_live: "10s" };
-  const limiter = of(fleet);
-  const acquire = (lease, of) => limiter.acquire("a", { lease, class: of, now: NOW }).allowed;
-  assert.deepEqual([acquire("1"), acquire("2", "default"), acquire("3"), acquire("4", "critical")],
-    [true, true, false, true]);
-});
-
-test("utilization sheds by signal, class and draw", () => {
-  const limiter = new Limiter({
-    limits: [{ algorithm: "utilization", delay: "1s", full: "10s" }], classes: ["batch", "live", "critical"],
-  });
-  const decide = (at, request) => limiter.decide("a", { signalPpm: 1_000_000, ...request, now: NOW + at * SECOND });
-  for (let at = 0; at < 11; at++) {
-    assert.equal(decide(at, { class: "live", draw: 2 ** 32 - 1 }).allowed, true);
-    assert.equal(decide(at, { draw: 0 }).allowed, at <= 1, `${at} s, 1 s of them delay`);
-  }
-  assert.equal(decide(11, { class: "batch", draw: 2 ** 32 - 1 }).allowed, false, "every request is shed");
-  assert.equal(decide(11, { class: "live", draw: 2 ** 32 - 1 }).allowed, false);
-  assert.equal(decide(11, { class: "critical", draw: 0 }).allowed, true);
-  assert.equal(limiter.check("a", { cost: 1, now: NOW + 11 * SECOND }).allowed, false, "a check has the least important class");
 });
 
 test("a report returns the exact factor", () => {
@@ -353,14 +289,6 @@ test("bad reservations are refused", () => {
   }
 });
 
-test("a key that is refused too often gets a penalty", () => {
-  const penalty = { algorithm: "penalty", refusals: 2, within: "1m", duration: "5m" };
-  const limiter = of({ ...bucket, capacity: 1, rate: "1/s" }, penalty);
-  const allowed = (at) => limiter.check("a", { cost: 1, now: NOW + at * SECOND }).allowed;
-  assert.deepEqual([allowed(0), allowed(0), allowed(0), allowed(2), allowed(299), allowed(301)],
-    [true, false, false, false, false, true]);
-});
-
 test("a call without a time reads the clock", (t) => {
   t.mock.timers.enable({ apis: ["Date"], now: NOW / 1000 });
   const limiter = of(places, { algorithm: "suppression", rate: "1/s" });
@@ -371,18 +299,6 @@ test("a call without a time reads the clock", (t) => {
     limiter.refund("a", 1), limiter.report("a", { admitted: 0, suppressed: 0 }),
   ]) {
     assert.equal(answer.atUs, NOW + SECOND);
-  }
-});
-
-test("every algorithm of the policy file can decide", () => {
-  for (const limit of [
-    bucket, minute, { algorithm: "sliding_window", limit: 5, period: "1m" },
-    { algorithm: "sliding_log", rates: ["5/s", "20/m"], min_gap: "1ms" }, places,
-    { algorithm: "connections", limit: 5 },
-    { algorithm: "fleet_usage", capacity: 5, reserve: "20%", time_to_live: "1m" },
-    { algorithm: "utilization" }, { algorithm: "suppression", rate: "5/s" },
-  ]) {
-    assert.equal(of(limit).decide("a", { now: NOW }).allowed, true, limit.algorithm);
   }
 });
 
