@@ -3,4 +3,5 @@
 mod failover;
 mod faults;
 mod hosts;
+mod outage;
 pub mod resharding;
