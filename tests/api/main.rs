@@ -131,23 +131,10 @@ limits = [
 on_every_server!(
     crate::POLICIES;
     surface:
-        grants_until_the_limit_and_says_when,
-        a_gate_answers_204_or_429,
-        middleware_is_told_what_becomes_of_a_request,
         a_refused_key_is_in_the_list_of_its_limit,
-        a_repeated_header_is_no_key_and_no_cost,
-        a_gate_joins_the_sources_of_a_key,
-        a_gate_finds_the_client_behind_a_trusted_proxy,
-        a_batch_keeps_its_order,
         a_policy_keeps_more_keys_than_a_part_of_a_table,
-        checks_are_granted_together_or_not_at_all,
-        keys_and_policies_are_counted_apart,
-        a_peek_changes_nothing,
-        an_explanation_names_what_refuses_and_takes_nothing,
         nobody_gets_in_without_the_token,
-        bad_input_is_refused_and_nothing_is_consumed,
         a_body_of_10_mb_is_refused,
-        a_long_text_is_shortened_in_answers,
         concurrent_requests_share_one_limit,
         the_time_of_a_caller_is_ignored;
     client:
@@ -156,39 +143,17 @@ on_every_server!(
         a_client_holds_leases,
         a_client_says_what_is_wrong_with_a_call;
     leases:
-        leases_are_acquired_renewed_and_released,
-        a_lease_is_named_by_any_text,
-        a_lease_on_a_key_of_any_characters_is_released,
-        connections_are_counted_by_their_owner,
         concurrent_requests_never_hold_more_than_the_capacity,
-        bad_leases_are_refused_and_nothing_is_consumed,
-        units_are_refunded,
-        a_refund_that_names_its_grant_returns_its_units_alone,
         a_budget_takes_units_from_the_rate_and_gives_them_back;
     policies:
         a_report_is_answered_with_the_factor_and_suppresses,
-        load_is_shed_by_class_while_the_signal_is_bad,
-        users_are_counted_within_their_organisation,
-        overrides_and_lists_hold_for_some_keys,
-        addresses_are_counted_by_their_network,
-        in_shadow_nobody_is_refused,
-        a_limit_in_shadow_refuses_nobody_and_a_limit_warns,
-        a_caller_who_is_refused_too_often_gets_a_penalty,
-        a_blocked_key_is_refused_at_every_cost;
+        load_is_shed_by_class_while_the_signal_is_bad;
     repeated:
-        a_call_that_comes_often_is_taken_once,
-        another_call_with_the_same_idempotency_key_is_refused,
-        a_repeated_reservation_is_the_same_and_so_is_its_commit;
+        a_call_that_comes_often_is_taken_once;
     revisions:
-        policies_are_shown,
-        another_file_is_put_in_force_and_the_one_before_restored,
-        two_who_change_the_same_file_hear_of_each_other,
-        a_wrong_file_is_refused_with_its_place,
-        an_edit_keeps_the_states_of_all_other_policies,
-        only_the_token_for_administration_changes_policies;
+        an_edit_keeps_the_states_of_all_other_policies;
     overrides:
-        one_key_has_other_limits_until_a_time,
-        a_wrong_override_is_refused;
+        one_key_has_other_limits_until_a_time;
     watch:
         decisions_are_counted_by_policy_and_outcome,
         reservations_are_counted_by_what_became_of_them,

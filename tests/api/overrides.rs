@@ -55,28 +55,6 @@ pub fn one_key_has_other_limits_until_a_time(served: &Served) {
     assert_eq!(served.api.check("open", "user:42", 0, None).get("remaining"), 10);
 }
 
-pub fn a_wrong_override_is_refused(served: &Served) {
-    let put = |target: &str, body: &str| served.api.put(target, body);
-    for (target, body, status) in [
-        ("/v1/overrides/open/k", "{\"capacity\":5}", 400),
-        ("/v1/overrides/open/k", "{\"capacity\":5,\"until_us\":1}", 400),
-        ("/v1/overrides/open/k", "{\"capacity\":0,\"until_us\":9000000000000000}", 400),
-        ("/v1/overrides/open/k", "", 400),
-        ("/v1/overrides/open/k*", "{\"capacity\":5,\"until_us\":9000000000000000}", 400),
-        ("/v1/overrides/gone/k", "{\"capacity\":5,\"until_us\":9000000000000000}", 404),
-    ] {
-        let refused = put(target, body);
-        assert_eq!(refused.status, status, "{target} {body}: {refused:?}");
-    }
-    for token in [None, Some("another")] {
-        let api = served.api.with(token);
-        assert_eq!(api.get("/v1/overrides", &[]).status, 401);
-        assert_eq!(api.put("/v1/overrides/open/k", String::new()).status, 401);
-        assert_eq!(api.delete("/v1/overrides/open/k").status, 401);
-    }
-    assert_eq!(served.api.get("/v1/policies", &[]).get("version"), 1);
-}
-
 #[test]
 fn a_host_goes_by_the_former_rule_from_the_end_of_an_override_on() {
     let folder = tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::json;
 use tempfile::tempdir;
 use tidegate::local::WorkerdOptions;
-use tidegate_tests::{Reply, Served, TOKEN, kept_memory, worker};
+use tidegate_tests::{Served, TOKEN, kept_memory, worker};
 
 use crate::POLICIES;
 use crate::faults::{arm, counted, later};
@@ -21,96 +21,6 @@ pub fn edited(capacity: u64) -> String {
 
 pub fn limit(served: &Served, key: &str) -> serde_json::Value {
     served.api.check("open", key, 0, None).get("limit")
-}
-
-fn tag(reply: &Reply) -> String {
-    reply.header("etag").expect("a tag").to_owned()
-}
-
-pub fn policies_are_shown(served: &Served) {
-    let shown = served.api.get("/v1/policies", &[]);
-    assert_eq!(
-        (shown.status, shown.get("version"), shown.get("needs_token")),
-        (200, json!(1), json!(true))
-    );
-    assert_eq!(shown.header("content-type"), Some("application/json"));
-    let hash = shown.get("hash");
-    assert_eq!(tag(&shown), format!("\"{}\"", hash.as_str().unwrap()));
-    let policies = shown.get("policies");
-    let open = policies.as_array().unwrap().iter().find(|policy| policy["name"] == "open").unwrap();
-    assert_eq!((&open["on_error"], &open["placement"]), (&json!("open"), &json!("shard:4")));
-    assert_eq!(open["limits"][0]["limit"], 5);
-    assert_eq!((&open["remember_us"], &open["persist_ahead"]), (&json!(null), &json!(false)));
-    let file = served.api.get("/v1/policies/file", &[]);
-    assert_eq!((file.status, file.text.as_str()), (200, POLICIES));
-    assert_eq!(tag(&file), tag(&shown));
-    assert_eq!(served.api.get("/v1/policies/history", &[]).get("versions"), json!([]));
-    assert_eq!(served.api.get("/v1/policies/file?version=2", &[]).status, 404);
-}
-
-pub fn another_file_is_put_in_force_and_the_one_before_restored(served: &Served) {
-    assert_eq!(limit(served, "k"), 5);
-    let actor = [("if-match", "*"), ("x-tidegate-actor", "alice")];
-    let put = served.api.put_with("/v1/policies", &actor, &edited(7));
-    assert_eq!(
-        (put.status, put.get("version"), put.get("previous")),
-        (200, json!(2), json!(1)),
-        "{put:?}"
-    );
-    assert_eq!(limit(served, "k"), 7);
-    let shown = served.api.get("/v1/policies", &[]);
-    assert_eq!((shown.get("version"), tag(&shown)), (json!(2), tag(&put)));
-
-    let restored = served.api.post_with("/v1/policies/restore", &[("if-match", &tag(&put))], "");
-    assert_eq!((restored.status, restored.get("version")), (200, json!(3)), "{restored:?}");
-    assert_eq!(limit(served, "k"), 5);
-    let history = served.api.get("/v1/policies/history", &[]).get("versions");
-    let versions: Vec<_> = history.as_array().unwrap().iter().collect();
-    let by = |place: usize| {
-        (&versions[place]["version"], &versions[place]["by"], &versions[place]["in_force"])
-    };
-    assert_eq!(by(0), (&json!(3), &json!("administration"), &json!(true)));
-    assert_eq!(by(1), (&json!(2), &json!("alice"), &json!(false)));
-    assert_eq!(by(2), (&json!(1), &json!("deployment"), &json!(false)));
-    assert_eq!((&versions[0]["restores"], &versions[0]["hash"]), (&json!(1), &versions[2]["hash"]));
-    assert_eq!(served.api.get("/v1/policies/file?version=2", &[]).text, edited(7));
-    let second = served.api.post_with("/v1/policies/restore?version=2", &[("if-match", "*")], "");
-    assert_eq!((second.get("version"), limit(served, "k")), (json!(4), json!(7)), "{second:?}");
-}
-
-pub fn two_who_change_the_same_file_hear_of_each_other(served: &Served) {
-    let seen = tag(&served.api.get("/v1/policies", &[]));
-    assert_eq!(served.api.put("/v1/policies", edited(6)).status, 428);
-    let first = served.api.put_with("/v1/policies", &[("if-match", &seen)], &edited(7));
-    assert_eq!(first.status, 200, "{first:?}");
-    let late = served.api.put_with("/v1/policies", &[("if-match", &seen)], &edited(8));
-    assert_eq!((late.status, late.get("type")), (412, json!("urn:tidegate:policies-changed")));
-    assert_eq!(tag(&late), tag(&first));
-    let late = served.api.post_with("/v1/policies/restore", &[("if-match", &seen)], "");
-    assert_eq!(late.status, 412);
-    assert_eq!(limit(served, "k"), 7);
-}
-
-pub fn a_wrong_file_is_refused_with_its_place(served: &Served) {
-    let wrong = "[policies.a]\nlimits = [{ algorithm = 'fixed_window', limit = 0, period = '1s' }]";
-    let refused = served.api.put_policies(wrong);
-    assert_eq!(
-        (refused.status, refused.get("type")),
-        (400, json!("urn:tidegate:invalid-policies"))
-    );
-    assert_eq!((refused.get("line"), refused.get("column")), (json!(2), json!(49)), "{refused:?}");
-    assert_eq!(refused.get("path"), "policies.a.limits[0].limit");
-    assert_eq!(served.api.put_policies("").status, 400);
-    assert_eq!(served.api.put_policies(&"#".repeat(262_145)).status, 413);
-    let actor = [("if-match", "*"), ("x-tidegate-actor", &*"a".repeat(129))];
-    assert_eq!(served.api.put_with("/v1/policies", &actor, &edited(7)).status, 400);
-    let wrong = served.api.post_with("/v1/policies/restore?version=0", &[("if-match", "*")], "");
-    assert_eq!(wrong.status, 400);
-    let body = served.api.post_with("/v1/policies/restore", &[("if-match", "*")], &edited(7));
-    assert_eq!((body.status, body.get("type")), (400, json!("urn:tidegate:invalid-request")));
-    let none = served.api.post_with("/v1/policies/restore", &[("if-match", "*")], "");
-    assert_eq!((none.status, none.get("type")), (404, json!("urn:tidegate:not-found")));
-    assert_eq!(served.api.get("/v1/policies", &[]).get("version"), 1);
 }
 
 pub fn an_edit_keeps_the_states_of_all_other_policies(served: &Served) {
@@ -135,19 +45,6 @@ pub fn an_edit_keeps_the_states_of_all_other_policies(served: &Served) {
         "[policies.other]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]";
     assert_eq!(served.api.put_policies(gone).status, 200);
     assert_eq!((check("day", "k").status, check("other", "k").status), (404, 200));
-}
-
-pub fn only_the_token_for_administration_changes_policies(served: &Served) {
-    for token in [None, Some("another")] {
-        let api = served.api.with(token);
-        assert_eq!(api.put_policies(&edited(7)).status, 401);
-        assert_eq!(api.post("/v1/policies/restore", "").status, 401);
-        for target in ["/v1/policies", "/v1/policies/history", "/v1/policies/file"] {
-            assert_eq!(api.get(target, &[]).status, 401, "{target}");
-        }
-    }
-    assert_eq!(served.api.post("/v1/policies", "").status, 405);
-    assert_eq!(served.api.delete("/v1/policies/history").status, 405);
 }
 
 #[test]
