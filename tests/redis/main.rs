@@ -7,7 +7,6 @@ mod clocks;
 mod cluster;
 mod connection;
 mod everything;
-mod faults;
 mod host;
 mod layer;
 mod linear;

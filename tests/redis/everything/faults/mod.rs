@@ -3,7 +3,6 @@
 //!
 //! `cargo run -p tidegate-tests --bin faults` writes the table of docs/operations.md from the last run.
 
-mod cluster;
 mod host;
 mod redis;
 

@@ -15,7 +15,7 @@ fn connect(url: &str) -> Connection {
     redis::Client::open(url).unwrap().get_connection().unwrap()
 }
 
-pub fn ask<T: FromRedisValue>(url: &str, words: &str) -> T {
+fn ask<T: FromRedisValue>(url: &str, words: &str) -> T {
     let mut words = words.split(' ');
     let mut command = redis::cmd(words.next().unwrap());
     words.for_each(|word| _ = command.arg(word));
