@@ -58,7 +58,7 @@ export interface Decision {
    * 0 if the request was granted. A hint where chance decides. `Number.MAX_SAFE_INTEGER` if no wait helps.
    */
   readonly retryAfterUs: number;
-  /** The time until the state equals that of a new key, if no other request comes. */
+  /** The time until the state equals that of a new key, if no other request comes; under `reservations` until the units counted now are back. */
   readonly resetAfterUs: number;
   /** Only for a key on the list `deny`, which no wait helps: answer 403 without `Retry-After`. */
   readonly denied?: true;
