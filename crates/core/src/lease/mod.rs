@@ -22,6 +22,7 @@ pub use table::MAX_ENTRIES;
 
 use self::table::{FIELDS, Table, Tabled};
 use crate::limiter::{Limiter, State, Words, WordsMut};
+use crate::never::never;
 use crate::time::Timestamp;
 
 /// The identity of a lease or of its holder: 128 bits without further meaning. All values are
@@ -63,6 +64,19 @@ pub trait Leases: Limiter + Tabled<FIELDS> {
     fn holds(&self, state: &State<Self, impl Words>, now: Timestamp, id: Id) -> bool {
         let table = Table::new(self.layout(), state.words());
         table.find(id).is_some_and(|place| table.is_live(table.live(now), place))
+    }
+
+    /// The number of leases in a state, live at its newest time.
+    #[must_use]
+    fn count(&self, state: &State<Self, impl Words>) -> u64 {
+        let count = Table::new(self.layout(), state.words()).all().count;
+        u64::try_from(count).unwrap_or_else(|_| never(u64::MAX)) // at most MAX_ENTRIES
+    }
+
+    /// The most leases that a state has room for.
+    #[must_use]
+    fn most(&self) -> u64 {
+        u64::try_from(self.layout().entries()).unwrap_or_else(|_| never(0)) // at most MAX_ENTRIES
     }
 
     /// Takes over all live leases of a state of another configuration, as if they were renewed at

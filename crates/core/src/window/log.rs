@@ -195,6 +195,12 @@ impl Config {
         self.wait(settled(state), 0, cost)
     }
 
+    /// The number of units that a state remembers.
+    #[must_use]
+    pub fn remembered(&self, state: &State<impl Words>) -> u64 {
+        count(units(state).len())
+    }
+
     /// Takes over the units that `held` remembers under another configuration, with their times:
     /// `to` units for every `from` units, rounded up. If they are too many, the oldest are lost.
     pub fn adopt(

@@ -277,6 +277,13 @@ impl Record {
         Arc::ptr_eq(&self.0, &other.0) || self.0.identity == other.0.identity
     }
 
+    /// Whether words of the one are words of the other: an edit may have changed the numbers of a record.
+    #[inline]
+    pub(crate) fn has_words_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.identity == other.0.identity && self.0.fingerprint == other.0.fingerprint)
+    }
+
     /// A checksum of limits in numbers. It differs for other numbers, another rule or another depth.
     pub(crate) fn checksum(&self, limits: &[u64]) -> u64 {
         fnv1a(iter::once(&self.0.place).chain(limits).flat_map(|word| word.to_le_bytes()))

@@ -171,7 +171,12 @@ pub(crate) trait Algorithm: Limiter + Variant {
         None
     }
 
-    /// The most units that count as used at once: units beyond the capacity are a debt.
+    /// How many units the state remembers, or leases; `None` for an algorithm that counts neither.
+    fn remembered(&self, state: &State<Self, &[u64]>) -> Option<u64> {
+        self.used(state)
+    }
+
+    /// The most that a state can remember: units beyond the capacity are a debt.
     fn most_counted(&self) -> u64 {
         Algorithm::capacity(self).saturating_mul(2)
     }
@@ -297,7 +302,7 @@ impl Limit {
         ask!(self, |limiter| limiter.charges_ahead())
     }
 
-    /// The most units that count as used at once.
+    /// The most units that a state can remember, or leases.
     pub(crate) fn most_counted(&self) -> u64 {
         ask!(self, |limiter| limiter.most_counted())
     }
@@ -435,6 +440,14 @@ macro_rules! holds_leases {
 /// Takes over the leases of another limiter of the same algorithm.
 macro_rules! adopts_leases {
     () => {
+        fn remembered(&self, state: &State<&[u64]>) -> Option<u64> {
+            Some(Leases::count(self, state))
+        }
+
+        fn most_counted(&self) -> u64 {
+            Leases::most(self)
+        }
+
         fn adopt(
             &self,
             own: &mut State<&mut [u64]>,

@@ -161,6 +161,10 @@ impl Algorithm for Config {
         counting(self).used(self.counted(state))
     }
 
+    fn remembered(&self, state: &State<&[u64]>) -> Option<u64> {
+        counting(self).remembered(self.counted(state))
+    }
+
     fn most_counted(&self) -> u64 {
         counting(self).most_counted()
     }
@@ -230,7 +234,7 @@ fn takes_over(
     let Ok(mut before) = old.state(&mut words[..]) else { return false };
     config.take_over(own, old, &mut before, |words, counted| {
         let (limit, old) = (counting(config), counting(old));
-        if old.used(counted)? > limit.most_counted() {
+        if old.remembered(counted)? > limit.most_counted() {
             return None;
         }
         if limit.adopts(words, &old, counted, (1, 1)) {

@@ -320,6 +320,11 @@ impl Limit {
         ask_about!(self, words, |limiter, state| Algorithm::used(limiter, &state))?
     }
 
+    /// How many units the state remembers, or leases; `None` for a limiter that counts neither.
+    pub(crate) fn remembered(&self, words: &[u64]) -> Option<u64> {
+        ask_about!(self, words, |limiter, state| Algorithm::remembered(limiter, &state))?
+    }
+
     /// Takes units that were already spent, even if fewer are available.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
         let _ = ask_about!(self, words, |limiter, mut state| Algorithm::charge(

@@ -83,6 +83,11 @@ impl Algorithm for Config {
 
     asks_a_rate_limiter!();
 
+    /// Each of its rates counts others of them as used.
+    fn remembered(&self, state: &State<&[u64]>) -> Option<u64> {
+        Some(self.remembered(state))
+    }
+
     /// A log remembers no debt.
     fn most_counted(&self) -> u64 {
         self.windows().iter().map(|window| window.limit).max().unwrap_or_else(|| never(0))

@@ -32,9 +32,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::decide::{OnChange, Record};
+use crate::decide::Record;
 use crate::policy::Policy;
-use crate::state::{Stored, carry, forgets_units};
+use crate::state::{Stored, carry};
 use tidegate_core::Timestamp;
 use tidegate_core::never;
 use tidegate_core::shed::block::Block;
@@ -215,7 +215,7 @@ pub(crate) struct Decoded {
     pub(crate) words: Vec<u64>,
     /// Whether other limits wrote the bytes, so that the words were carried over.
     pub(crate) is_carried: bool,
-    /// Whether the words count less than the bytes do.
+    /// Whether the words count less than the bytes do, because the limits cannot hold all that was used.
     pub(crate) forgets: bool,
 }
 
@@ -275,8 +275,7 @@ pub(crate) fn read(
     let old = record.before(&described).ok_or(BlobError::Invalid)?;
     let found = words(&old, is_blocked, rest, length)?;
     let (words, block) = old.unblocked(&found);
-    let forgets = policy.on_change() == OnChange::Keep && forgets_units(record, &old, words);
-    let words = carry(record, &old, words, (policy.on_change(), now));
+    let (words, forgets) = carry(record, &old, words, (policy.on_change(), now));
     let words = Stored { words: &words, block }.all().into_vec();
     Ok(Decoded { words, is_carried: true, forgets })
 }

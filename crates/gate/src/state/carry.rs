@@ -13,7 +13,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::decide::{OnChange, Record};
-use crate::limit::{Limit, NamedLimit};
+use crate::limit::{Kind, Limit, NamedLimit};
 use crate::policy::Policy;
 use tidegate_core::Timestamp;
 
@@ -21,15 +21,18 @@ use tidegate_core::Timestamp;
 type LimitWords<'a> = (&'a NamedLimit, &'a [u64]);
 
 /// Carries words that `old` wrote over to the limits of `record`. `now` is the time of the edit, or of the first operation after it.
+///
+/// Also returns whether these limits cannot hold all that the words count as used. A refusal then leaves the state as `old` wrote it,
+/// because a policy that counts all of it may decide next.
 pub(crate) fn carry(
     record: &Record,
     old: &Record,
     words: &[u64],
     (rule, now): (OnChange, Timestamp),
-) -> Vec<u64> {
+) -> (Vec<u64>, bool) {
     let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
     let newest = newest.unwrap_or_default();
-    let (now, mut moved_to) = (newest.max(now), newest);
+    let (now, mut moved_to, mut forgets) = (newest.max(now), newest, false);
     let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
     let sources = record.limits().iter().zip(sources(record, olds.collect()));
     let each = sources.map(|(named, source)| {
@@ -39,10 +42,14 @@ pub(crate) fn carry(
             Some((old, words)) if old.limit.is_bucket() && limit.is_bucket() => {
                 let mut refilled = Vec::from(words);
                 old.limit.advance(&mut refilled, now);
+                forgets |= forgets_used(limit, (&old.limit, &refilled), rule);
                 adopt(limit, &mut own, (&old.limit, &refilled), now, rule);
                 moved_to = now;
             }
-            Some((old, words)) => adopt(limit, &mut own, (&old.limit, words), newest, rule),
+            Some((old, words)) => {
+                forgets |= forgets_used(limit, (&old.limit, words), rule);
+                adopt(limit, &mut own, (&old.limit, words), newest, rule);
+            }
             None => limit.advance(&mut own, newest),
         }
         (limit, own)
@@ -52,18 +59,15 @@ pub(crate) fn carry(
         limit.advance(&mut own, moved_to); // all limits keep one clock
         own
     });
-    advanced.collect()
+    (advanced.collect(), forgets)
 }
 
-/// Whether a window or a log that goes on under a smaller one of its kind forgets units that the earlier one counts, for at least as
-/// long. A refusal then leaves the state with the earlier limit, which another node may still go by. A bucket is none of them: its
-/// state refills by the limit that wrote it.
-pub(crate) fn forgets_units(record: &Record, old: &Record, words: &[u64]) -> bool {
-    let ([named], [before]) = (record.limits(), old.limits()) else { return false };
-    let (limit, before) = (&named.limit, &before.limit);
-    let are_alike = limit.algorithm() == before.algorithm() && !limit.is_bucket();
-    let lasts = before.period() >= limit.period() && !limit.remembers_refusals();
-    are_alike && lasts && before.used(words).is_some_and(|used| used > limit.most_counted())
+/// Whether the limit cannot hold all that the words count as used. A share of a capacity always fits.
+fn forgets_used(limit: &Limit, (old, words): (&Limit, &[u64]), rule: OnChange) -> bool {
+    let kind = limit.kind();
+    let scales = rule == OnChange::Proportional && kind == Kind::Rate;
+    let is_more = || old.remembered(words).is_some_and(|used| used > limit.most_counted());
+    kind == old.kind() && !scales && is_more()
 }
 
 /// The record of `from` whose states go on under a record of `to` after an edit of the policy.

@@ -10,6 +10,6 @@ pub(crate) mod kept;
 mod key_state;
 mod transaction;
 
-pub(crate) use carry::{before_edit, carry, forgets_units};
+pub(crate) use carry::{before_edit, carry};
 pub(crate) use key_state::{KeyState, Stored};
 pub use transaction::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write};

@@ -303,7 +303,8 @@ impl Transaction {
         };
         for (((record, stored), began), slot) in state.apart(limits).zip(began).zip(&joined.slots) {
             let Some(slot) = self.slots.get_mut(*slot) else { continue };
-            if taken == Some(0) && slot.forgets && slot.due.is_none() {
+            let forgets = slot.forgets && slot.due.is_none() && !record.remembers_refusals();
+            if taken == Some(0) && forgets {
                 continue; // the state stays with the limits that count all of it
             }
             let begins = began && record.time_to_live(stored.words, now) > Micros::ZERO;

@@ -65,12 +65,16 @@ impl Table {
                 let has_ended = from.has(own) && own.counts_apart();
                 return (!has_ended).then_some(entry);
             };
+            let old = if old.counts_apart() { old } else { &entry.record };
             if entry.record.is(new) && old.fingerprint() == new.fingerprint() {
                 return Some(Entry { record: (*new).clone(), ..entry });
             }
             let words = old.going_on_from(&entry.record, &entry.words);
             let (words, block) = old.unblocked(&words);
-            let words = carry(new, old, words, (to.on_change(), now));
+            let (words, forgets) = carry(new, old, words, (to.on_change(), now));
+            if forgets && !new.counts_apart() && !new.remembers_refusals() {
+                return Some(entry); // until a request that leaves what these limits can hold
+            }
             Entry::new(new, &entry.key, Stored { words: &words, block })
         };
         let answers = self.answers.into_iter().map(|(id, answer)| What::Answer(id, answer));

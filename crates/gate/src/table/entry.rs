@@ -5,10 +5,10 @@ use core::hash::BuildHasher;
 use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
-use tidegate_core::never;
+use tidegate_core::{Timestamp, never};
 
-use crate::decide::Record;
-use crate::state::Stored;
+use crate::decide::{OnChange, Record, RecordWords};
+use crate::state::{Stored, carry};
 
 /// An entry has the size of a cache line. While its key and words are inline, a lookup misses one line.
 #[derive(Debug)]
@@ -47,13 +47,27 @@ impl KeyHasher {
 impl Entry {
     #[inline(always)] // in the search for each decision, also in code built for size
     pub(super) fn is(&self, record: &Record, key: &str) -> bool {
-        self.key.as_bytes() == key.as_bytes() && self.record.is(record)
+        self.key.as_bytes() == key.as_bytes() && self.record.has_words_of(record)
     }
 
-    /// Whether this is the state of the record. Another record of the same count may have written it.
+    /// Whether this is the state of the record. Another record of the same count may have written it, or an earlier revision.
     #[inline]
     pub(super) fn counts_for(&self, record: &Record, key: &str) -> bool {
         self.key == key && (self.record.is(record) || self.record.counts_with(record))
+    }
+
+    /// The words under this record, which goes on with them after an edit, and whether its limits cannot hold all that was used.
+    pub(super) fn under(
+        &self,
+        record: &Record,
+        edit: (OnChange, Timestamp),
+    ) -> (RecordWords, bool) {
+        if record.counts_apart() {
+            return (record.going_on_from(&self.record, &self.words), true);
+        }
+        let (words, block) = self.record.unblocked(&self.words);
+        let (words, forgets) = carry(record, &self.record, words, edit);
+        (Stored { words: &words, block }.all(), forgets)
     }
 
     /// Makes an entry; `None` if the allocator has no room.

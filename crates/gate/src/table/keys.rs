@@ -82,7 +82,14 @@ impl Table {
         let found = places.filter_map(|place| self.entries.at(place));
         let in_force =
             found.filter(|entry| entry.record.counts_apart() || policy.has(&entry.record));
-        let found = in_force.filter_map(|entry| entry.limited(now));
+        let edit = (policy.on_change(), now);
+        let found = in_force.filter_map(|entry| match policy.record(entry.record.identity()) {
+            Some(own) if !own.counts_apart() && !entry.record.has_words_of(own) => {
+                let (words, record) = (entry.under(own, edit).0.into_vec(), own.clone());
+                Entry { key: entry.key.clone(), record, words: words.into() }.limited(now)
+            }
+            _ => entry.limited(now),
+        });
         (found.collect(), (end < self.entries.places()).then_some(end))
     }
 }

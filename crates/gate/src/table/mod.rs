@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use crate::decide::{Limits, Record, Verdict};
+use crate::decide::{Limits, OnChange, Record, Verdict};
 use crate::key::MAX_KEY_BYTES;
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Resolved, Rule};
@@ -226,12 +226,18 @@ impl Table {
     /// The words of a canonical key; `None` if the key is not in use.
     #[must_use]
     pub fn words(&self, limits: &Limits, key: &str) -> Option<Vec<u64>> {
-        let words = self.gather(limits, key).ok()?.words.into_vec();
+        let as_written = (OnChange::Keep, Timestamp::EPOCH);
+        let words = self.gather(limits, key, as_written).ok()?.words.into_vec();
         words.iter().any(|word| *word != 0).then_some(words)
     }
 
     /// The state of a canonical key, unless no state could be kept for it, or the allocator has no room for the copy.
-    fn gather(&self, limits: &Limits, key: &str) -> Result<KeyState, TableError> {
+    fn gather(
+        &self,
+        limits: &Limits,
+        key: &str,
+        edit: (OnChange, Timestamp),
+    ) -> Result<KeyState, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
         if key.len() > MAX_KEY_BYTES {
             return Err(TableError::KeyLength { bytes: key.len() });
@@ -240,8 +246,8 @@ impl Table {
         for record in limits.records() {
             let key = record.depth().of(key);
             match self.entry(record, key) {
-                Some(entry) if !entry.record.is(record) => {
-                    state.add(record, Some(&record.going_on_from(&entry.record, &entry.words)));
+                Some(entry) if !entry.record.has_words_of(record) => {
+                    state.add(record, Some(&entry.under(record, edit).0));
                 }
                 found => state.add(record, found.map(|entry| entry.words.as_slice())),
             }
@@ -294,9 +300,11 @@ impl Table {
         self.entries.find(self.hasher.hash(key), |entry| entry.counts_for(record, key))
     }
 
-    /// Whether another limit of the same count wrote the state of the record.
-    fn has_of_another(&self, record: &Record, key: &str) -> bool {
-        self.entry(record, key).is_some_and(|entry| !entry.record.is(record))
+    /// Whether a refusal leaves the state of the record as other limits wrote it.
+    fn leaves(&self, record: &Record, key: &str, edit: (OnChange, Timestamp)) -> bool {
+        let entry = self.entry(record, key);
+        let other = entry.filter(|entry| !entry.record.has_words_of(record));
+        other.is_some_and(|entry| entry.under(record, edit).1 && !record.remembers_refusals())
     }
 
     /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
@@ -311,7 +319,7 @@ impl Table {
         now: Timestamp,
         decide: impl FnOnce(&mut KeyState) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
-        let mut state = self.gather(limits, key)?;
+        let mut state = self.gather(limits, key, (policy.on_change(), now))?;
         let decided = decide(&mut state)?;
         if retain != Retain::Nothing {
             let is_refused = retain == Retain::Grants && !decided.decision().is_allowed();
@@ -350,7 +358,7 @@ impl Table {
                 continue;
             }
             let key = record.depth().of(key);
-            if is_refused && !record.remembers_refusals() && self.has_of_another(record, key) {
+            if is_refused && self.leaves(record, key, (policy.on_change(), now)) {
                 continue;
             }
             let is_fresh = stored.words.iter().all(|word| *word == 0);
@@ -402,7 +410,7 @@ impl Table {
         let is = |entry: &Entry| entry.counts_for(record, key);
         let Some(entry) = entries.find_mut(hasher.hash(key), is) else { return false };
         // a count that is too large for a smaller limit stays with the larger one
-        if !entry.record.is(record) && record.accepts(&stored.all()).is_ok() {
+        if !entry.record.has_words_of(record) && record.accepts(&stored.all()).is_ok() {
             entry.record = record.clone();
         }
         *heap = without(*heap, entry.heap());

@@ -43,7 +43,7 @@ pub(super) struct RecordState {
     is_encoded: bool,
     /// The words were carried over from other limits, under which the stored bytes expire earlier.
     pub(super) is_carried: bool,
-    /// They count less than the stored bytes do.
+    /// They count less than the stored bytes do, because the limits cannot hold all that was used.
     pub(super) forgets: bool,
     /// An operation has read the words.
     pub(super) is_used: bool,
@@ -89,19 +89,23 @@ impl RecordState {
         self.forgets = false;
         self.expires_at = Micros::ZERO;
         self.prepaid.iter_mut().for_each(|prepaid| prepaid.end());
+        self.found = found;
+        self.read(Timestamp::EPOCH);
+    }
+
+    /// Reads the words from the bytes. If other limits wrote them, they are carried over as by an edit at `now`.
+    fn read(&mut self, now: Timestamp) {
         let record = record(&self.policy, self.holds);
-        self.words = match (&found, record) {
+        self.words = match (&self.found, record) {
             (None, record) => Ok(SmallVec::from_elem(0, record.map_or(0, Record::words))),
             (Some(found), Some(record)) => {
-                let read = blob::read(&self.policy, record, found, Timestamp::EPOCH);
-                read.map(|decoded| {
+                blob::read(&self.policy, record, found, now).map(|decoded| {
                     (self.is_carried, self.forgets) = (decoded.is_carried, decoded.forgets);
                     SmallVec::from_vec(decoded.words)
                 })
             }
             (Some(found), None) => kept::decode(found).map(SmallVec::from_vec),
         };
-        self.found = found;
     }
 
     /// Takes back what operations did that is not stored.
@@ -129,12 +133,8 @@ impl RecordState {
 
     /// Carries the words over anew as by an edit at `now`, unless an operation has changed them since.
     pub(super) fn carry_over(&mut self, now: Timestamp) {
-        if self.is_carried
-            && self.due.is_none()
-            && let (Some(found), Some(record)) = (&self.found, record(&self.policy, self.holds))
-        {
-            let read = blob::read(&self.policy, record, found, now);
-            self.words = read.map(|decoded| SmallVec::from_vec(decoded.words));
+        if self.is_carried && self.due.is_none() {
+            self.read(now);
         }
     }
 

@@ -6,7 +6,6 @@ use std::string::{String, ToString};
 use std::sync::Arc;
 use std::vec::Vec;
 
-use proptest::prelude::*;
 use tidegate_core::{Micros, Timestamp};
 
 use super::{Answered, Due, KeySlots, Transaction, TransactionError};
@@ -404,40 +403,4 @@ fn a_transaction_that_expected_other_bytes_does_its_operations_again() {
         transaction.operate(&b, Timestamp(7), &1.into()).unwrap().verdict.decision.is_allowed()
     );
     assert_eq!(save(&mut store, &mut transaction).len(), 2);
-}
-
-proptest! {
-    /// A log grants no more than the larger limit in any period, a fixed window no more in any of its windows, and a sliding window no
-    /// more than twice as much in any period.
-    #[test]
-    fn windows_that_decide_on_a_key_in_turns_loosen_nothing(
-        kind in 0..3_usize,
-        limits in [1..20_u64, 1..20_u64, 1..20_u64],
-        steps in prop::collection::vec((0..4_000_000_u64, 1..4_u64, 0..3_usize), 1..80),
-    ) {
-        let keys = limits.map(|limit| {
-            let fields = match kind {
-                0 => format!("algorithm = 'sliding_log', rates = ['{limit}/20s']"),
-                1 => format!("algorithm = 'fixed_window', limit = {limit}, period = '20s'"),
-                _ => format!("algorithm = 'sliding_window', limit = {limit}, period = '20s'"),
-            };
-            resolve(&format!("on_change = 'keep'\nlimits = [{{ {fields} }}]"), &["k"])
-        });
-        let most = limits.into_iter().max().unwrap() * [1, 1, 2][kind];
-        let (mut store, mut now, mut grants) = (Store::new(), 20_000_000, Vec::new());
-        for (gap, cost, turn) in steps {
-            now += gap;
-            let cost = cost.min(limits[turn]);
-            let (mut transaction, joined) = load(&store, &keys[turn]);
-            let answered = transaction.operate(&joined[0], Timestamp(now), &cost.into()).unwrap();
-            save(&mut store, &mut transaction);
-            if answered.verdict.decision.is_allowed() {
-                grants.push((now, cost));
-            }
-            let from = if kind == 1 { now - now % 20_000_000 } else { now - 19_999_999 };
-            let within = grants.iter().filter(|(at, _)| *at >= from);
-            let granted: u64 = within.map(|(_, cost)| cost).sum();
-            prop_assert!(granted <= most, "{granted}");
-        }
-    }
 }

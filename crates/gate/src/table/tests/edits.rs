@@ -47,6 +47,31 @@ fn an_edit_keeps_the_states_that_a_store_would_keep() {
     }
 }
 
+/// What a smaller limit cannot count stays with the record that counts it, as it does in a store.
+#[test]
+fn an_edit_to_a_smaller_limit_and_back_gives_nothing_back() {
+    let log = |limit| format!("algorithm = 'sliding_log', rates = ['{limit}/h']");
+    let bucket =
+        |limit| format!("algorithm = 'token_bucket', capacity = {limit}, rate = '{limit}/d'");
+    for of in [&log as &dyn Fn(u64) -> String, &bucket] {
+        let revisions = [100, 10, 10, 12, 100].map(|limit| {
+            let text = format!("on_change = 'keep'\nlimits = [{{ {} }}]", of(limit));
+            Policy::parse("p", &text).unwrap()
+        });
+        let mut table = table();
+        assert!(table.decide(&revisions[0], "k", Timestamp(0), 100).unwrap().is_allowed());
+        for (from, to) in revisions.iter().zip(&revisions[1..]) {
+            table = edited(&mut table, from, to);
+            let limited = table.limited(to, Timestamp(0), 0).0;
+            assert_eq!(limited.len(), 1, "{to:?}");
+            assert!(!table.decide(to, "k", Timestamp(0), 1).unwrap().is_allowed());
+            table.sweep(Timestamp(0));
+        }
+        let [.., last] = &revisions;
+        assert_eq!(table.decide(last, "k", Timestamp(0), 0).unwrap().remaining(), 0);
+    }
+}
+
 #[test]
 fn a_limit_that_is_renamed_refuses_by_its_new_name() {
     let policy = |name: &str| {

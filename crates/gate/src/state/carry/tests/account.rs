@@ -222,6 +222,17 @@ impl Account {
         }
     }
 
+    /// Whether another limit cannot count at `now` all that was used.
+    pub(super) fn exceeds(&self, spec: Spec, now: u64) -> bool {
+        let mut old = self.clone();
+        match (self.spec.kind, spec.kind) {
+            (Kind::Bucket { .. }, Kind::Bucket { .. }) => old.advance(now),
+            (Kind::Log { .. }, _) => return u64::try_from(self.uses.len()).unwrap() > spec.most(),
+            _ => {}
+        }
+        spec != self.spec && old.used() > spec.most()
+    }
+
     /// The promise of an edit, which comes to the limit with a request at `now`.
     pub(super) fn edited(&self, spec: Spec, proportional: bool, now: u64) -> Self {
         let is_bucket = |spec: Spec| matches!(spec.kind, Kind::Bucket { .. });

@@ -1,6 +1,7 @@
 //! What must hold of the grants themselves, whatever is edited.
 
 use std::format;
+use std::string::String;
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -48,37 +49,43 @@ proptest! {
         }
     }
 
-    /// While nodes with the old and with the new file take turns, no more is granted than the larger
-    /// capacity and what flows in: under `keep`, if it is at most twice the smaller. Under
-    /// `proportional` that holds of shares: no more than one capacity.
+    /// While nodes with several files take turns, no more buckets grant than the largest capacity and what flows in. Under `proportional`
+    /// that holds of shares: no more than one capacity.
     #[test]
-    fn nodes_that_take_turns_grant_no_more_than_the_more_lenient_of_both(
-        (capacity, other, rates) in (1..20_u64, 0..1_000_u64, [1..9_u64, 1..9_u64]),
+    fn nodes_that_take_turns_grant_no_more_than_the_most_lenient_of_them(
+        (capacities, rates) in ([1..40_u64, 1..40, 1..40], [1..9_u64, 1..9, 1..9]),
         proportional: bool,
-        steps in prop::collection::vec((0..3_000_000_u64, 1..20_u64, any::<bool>()), 1..60),
+        beside: bool,
+        steps in prop::collection::vec((0..3_000_000_u64, 1..20_u64, 0..3_usize), 1..60),
     ) {
         let rule = if proportional { "proportional" } else { "keep" };
-        let other = if proportional { 1 + other % 40 } else { capacity + other % (capacity + 1) };
-        let nodes = [(capacity, rates[0]), (other, rates[1])];
-        let nodes = nodes.map(|(capacity, rate)| policy(&bucket(capacity, &format!("{rate}/s")), rule));
+        let [one, other, third] = capacities;
+        let nodes = [0, 1, 2].map(|node| {
+            let bucket = bucket(capacities[node], &format!("{}/s", rates[node]));
+            let window = "{ algorithm = 'fixed_window', limit = 900, period = '1h' }";
+            policy(&if beside { format!("{bucket}, {window}") } else { bucket }, rule)
+        });
         // a unit of each node; all of a capacity
         let (units, all) = match proportional {
-            true => ([other, capacity], capacity * other),
-            false => ([1, 1], capacity.max(other)),
+            true => ([other * third, one * third, one * other], one * other * third),
+            false => ([1, 1, 1], one.max(other).max(third)),
         };
         let (mut stored, mut now) = (Stored::default(), NOW);
         // how much, and what had flowed in by then, in millionths
         let (mut grants, mut inflow) = (Vec::new(), 0);
         let mut last = None;
         for (gap, cost, turn) in steps {
-            let turn = usize::from(turn);
             now = now.saturating_add(Micros(gap));
             // by the limit that wrote last
-            let by = last.replace(turn).unwrap_or(turn);
+            let by = last.unwrap_or(turn);
             inflow += gap * rates[by] * units[by];
             let cost = cost.min(nodes[turn].limits().capacity());
+            let before = stored.0.clone();
             if stored.operate(&nodes[turn], "k", now, cost).decision.is_allowed() {
                 grants.push((cost * units[turn] * 1_000_000, inflow));
+            }
+            if stored.0 != before {
+                last = Some(turn);
             }
         }
         for (first, &(_, from)) in grants.iter().enumerate() {
@@ -87,6 +94,43 @@ proptest! {
                 granted += cost;
                 prop_assert!(granted <= all * 1_000_000 + inflow - from);
             }
+        }
+    }
+
+    /// A log grants no more than the larger limit in any period, a fixed window no more in any of its windows, and a sliding window no
+    /// more than twice as much in any period. A second limit beside it, or a second rate, changes nothing.
+    #[test]
+    fn windows_that_decide_on_a_key_in_turns_loosen_nothing(
+        kind in 0..4_usize,
+        limits in [1..20_u64, 1..20_u64, 1..20_u64],
+        longer in 0..4_usize,
+        beside: bool,
+        steps in prop::collection::vec((0..4_000_000_u64, 1..4_u64, 0..3_usize), 1..80),
+    ) {
+        let nodes = [0, 1, 2].map(|node| {
+            let limit = limits[node];
+            let period = if node == longer { 60 } else { 20 };
+            let fields = match kind {
+                0 => format!("sliding_log', rates = ['{limit}/{period}s']"),
+                1 => format!("fixed_window', limit = {limit}, period = '{period}s'"),
+                2 => format!("sliding_window', limit = {limit}, period = '{period}s'"),
+                _ => format!("sliding_log', rates = ['{limit}/{period}s', '1/1us']"),
+            };
+            let bucket = if beside { format!(", {}", bucket(99, "99/s")) } else { String::new() };
+            policy(&format!("{{ algorithm = '{fields} }}{bucket}"), "keep")
+        });
+        let most = limits.into_iter().max().unwrap() * [1, 1, 2, 1][kind];
+        let (mut stored, mut now, mut grants) = (Stored::default(), Timestamp(60_000_000), Vec::new());
+        for (gap, cost, turn) in steps {
+            now = now.saturating_add(Micros(gap));
+            let cost = cost.min(nodes[turn].limits().capacity());
+            if stored.operate(&nodes[turn], "k", now, cost).decision.is_allowed() {
+                grants.push((now.0, cost));
+            }
+            let from = if kind == 1 { now.0 - now.0 % 20_000_000 } else { now.0 - 19_999_999 };
+            let within = grants.iter().filter(|(at, _)| *at >= from);
+            let granted: u64 = within.map(|(_, cost)| cost).sum();
+            prop_assert!(granted <= most, "{granted}");
         }
     }
 

@@ -90,6 +90,67 @@ fn a_debt_outlives_an_edit() {
     }
 }
 
+/// Nodes with a larger and a smaller limit decide on a key in turns: no more is granted than the larger one grants.
+#[test]
+fn a_refusal_leaves_what_a_smaller_limit_cannot_count() {
+    let window = |name: &str, limit: u64, period: &str| {
+        format!("{{ algorithm = '{name}', limit = {limit}, period = '{period}' }}")
+    };
+    let log = |rates: &str| format!("{{ algorithm = 'sliding_log', rates = [{rates}] }}");
+    let leases = |capacity: u64| {
+        format!("{{ algorithm = 'concurrency', capacity = {capacity}, time_to_live = '1h' }}")
+    };
+    let beside = |limit: &str| {
+        let other = named("other", 900);
+        format!("{}, {other}", limit.replace("{ ", "{ name = 'own', "))
+    };
+    let mut granted = std::collections::BTreeMap::new();
+    for (what, large, small) in [
+        ("bucket", bucket(20, "1/d"), bucket(8, "1/d")),
+        ("one of two", beside(&bucket(20, "1/d")), beside(&bucket(8, "1/d"))),
+        ("log", log("'20/h'"), log("'8/h'")),
+        ("one of two rates", log("'1/1us', '20/h'"), log("'1/1us', '8/h'")),
+        ("longer", window("fixed_window", 20, "1h"), window("fixed_window", 8, "1d")),
+        ("log to window", log("'20/h'"), window("sliding_window", 8, "1h")),
+        ("window to bucket", window("fixed_window", 20, "1h"), bucket(8, "1/d")),
+        ("leases", leases(20), leases(8)),
+    ] {
+        let nodes = [policy(&large, "keep"), policy(&small, "keep")];
+        let (mut stored, mut sum) = (Stored::default(), 0);
+        for turn in 0..100 {
+            let now = NOW.saturating_add(Micros(turn));
+            let node = &nodes[usize::from(turn >= 20 && turn % 2 == 0)];
+            let request = Request { lease: Some(Id([turn, 0])), ..Request::of(1) };
+            sum += u64::from(stored.operate(node, "k", now, request).decision.is_allowed());
+        }
+        granted.insert(what, sum);
+    }
+    granted.retain(|_, sum| *sum != 20);
+    assert_eq!(granted, Default::default());
+}
+
+/// The bound of docs/policies.md, "Over several edits": what writes a state that a smaller limit cannot hold lets the larger one grant
+/// the excess once more each time.
+#[test]
+fn a_commit_and_a_remembered_refusal_lose_the_excess_once_each() {
+    let log = |limit: u64| {
+        format!("{{ algorithm = 'sliding_log', rates = ['{limit}/h'], count_denied = true }}")
+    };
+    for (large, small, excess, what) in [
+        (bucket(20, "1/d"), bucket(8, "1/d"), 4, Operation::Charge(0)),
+        (log(20), log(8), 12, Operation::from(1)),
+    ] {
+        let nodes = [policy(&large, "keep"), policy(&small, "keep")];
+        let mut stored = Stored::default();
+        assert!(stored.operate(&nodes[0], "k", NOW, 20).decision.is_allowed());
+        for _ in 0..3 {
+            stored.operate(&nodes[1], "k", NOW, what);
+            assert_eq!(stored.remaining(&nodes[0], "k", NOW), excess);
+            assert!(stored.operate(&nodes[0], "k", NOW, excess).decision.is_allowed());
+        }
+    }
+}
+
 /// The new rate holds from the first request after the edit on, so no edit reads the past at it.
 #[test]
 fn what_came_back_before_an_edit_came_back_at_the_old_rate() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::format;
+use std::mem;
 use std::string::String;
 use std::vec::Vec;
 
@@ -38,6 +39,8 @@ enum Step {
         of_vip: bool,
         change: Change,
     },
+    /// To the file before the last edit, as when nodes with either file take turns.
+    Back,
     /// The override comes or goes.
     Override(bool),
     Proportional(bool),
@@ -65,6 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (0..3_usize, 1..13_u64).prop_map(|(key, cost)| Step::Check { key, cost }),
         4 => (0..3_usize, 0..20_u64).prop_map(|(key, actual)| Step::Correct { key, actual }),
         5 => (any::<bool>(), change).prop_map(|(of_vip, change)| Step::Edit { of_vip, change }),
+        4 => Just(Step::Back),
         1 => any::<bool>().prop_map(Step::Override),
         1 => any::<bool>().prop_map(Step::Proportional),
     ]
@@ -105,12 +109,16 @@ fn depth(name: &str) -> usize {
 struct World {
     base: Limits,
     vip: Limits,
+    /// Both before the last edit.
+    earlier: [Limits; 2],
     is_overridden: bool,
     is_proportional: bool,
     policy: Policy,
     stored: Stored,
     /// For each record, in order: the limits that wrote it last, and what they have granted.
     accounts: BTreeMap<Record, Vec<(&'static str, Account)>>,
+    /// The records of the last operation whose limits could not count all that was used, as they were before it.
+    left: BTreeMap<Record, Vec<(&'static str, Account)>>,
     /// When, and how much.
     granted: BTreeMap<&'static str, (u64, u64)>,
 }
@@ -122,6 +130,7 @@ impl World {
             "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
         );
         let mut world = Self {
+            earlier: [base.clone(), vip.clone()],
             base,
             vip,
             is_overridden: true,
@@ -129,6 +138,7 @@ impl World {
             policy: policy.unwrap(),
             stored: Stored::default(),
             accounts: BTreeMap::new(),
+            left: BTreeMap::new(),
             granted: BTreeMap::new(),
         };
         world.load();
@@ -158,13 +168,19 @@ impl World {
         let of_vip = self.is_overridden && key == "acme/vip";
         let limits = if of_vip { self.vip.clone() } else { self.base.clone() };
         let mut records = Vec::new();
+        self.left.clear();
         for (parts, own) in [(1, "acme"), (2, key)] {
             let limits = limits.iter().filter(|(name, _)| depth(name) == parts);
             let limits: Limits = limits.copied().collect();
             if !limits.is_empty() {
                 let record = (of_vip, String::from(own));
-                let edited = edited(&limits, self.accounts.get(&record), self.is_proportional, now);
-                self.accounts.insert(record.clone(), edited);
+                let old = self.accounts.get(&record);
+                let (edited, exceeds) = edited(&limits, old, self.is_proportional, now);
+                if let Some(old) = self.accounts.insert(record.clone(), edited)
+                    && exceeds
+                {
+                    self.left.insert(record.clone(), old);
+                }
                 records.push(record);
             }
         }
@@ -188,6 +204,8 @@ impl World {
                 if fits {
                     accounts.iter_mut().for_each(|account| account.add(cost));
                     self.granted.insert(key, (now, cost));
+                } else {
+                    self.accounts.extend(self.left.clone()); // a refusal leaves them
                 }
                 let decided = self.stored.operate(&self.policy, key, at, Request::of(cost));
                 prop_assert_eq!(decided.decision.is_allowed(), fits, "{} for {}", cost, key);
@@ -209,7 +227,14 @@ impl World {
                 self.stored.operate(&self.policy, key, at, operation);
             }
             Step::Edit { of_vip, change: ref what } => {
+                self.earlier = [self.base.clone(), self.vip.clone()];
                 change(if of_vip { &mut self.vip } else { &mut self.base }, what);
+                self.load();
+            }
+            Step::Back => {
+                let [base, vip] = &mut self.earlier;
+                mem::swap(base, &mut self.base);
+                mem::swap(vip, &mut self.vip);
                 self.load();
             }
             Step::Override(is_overridden) => {
@@ -226,16 +251,18 @@ impl World {
 }
 
 /// Each limit goes on where the one of its name stood, or one that was renamed; else it is new, and
-/// begins at the last request.
+/// begins at the last request. Also returns whether a limit cannot count all that was used.
 fn edited(
     limits: &Limits,
     old: Option<&Vec<(&'static str, Account)>>,
     proportional: bool,
     now: u64,
-) -> Vec<(&'static str, Account)> {
+) -> (Vec<(&'static str, Account)>, bool) {
     let Some(old) = old else {
-        return limits.iter().map(|(name, spec)| (*name, Account::new(*spec, now))).collect();
+        let new = limits.iter().map(|(name, spec)| (*name, Account::new(*spec, now)));
+        return (new.collect(), false);
     };
+    let mut exceeds = false;
     let newest = old[0].1.now();
     let has = |limits: &[&'static str], name| limits.contains(&name);
     let names =
@@ -250,10 +277,11 @@ fn edited(
             let renamed = gone.iter().position(|account| account.spec == *spec);
             renamed.map(|place| gone.remove(place))
         };
+        exceeds |= source.is_some_and(|account| !proportional && account.exceeds(*spec, now));
         let account = source.map(|account| account.edited(*spec, proportional, now));
         (*name, account.unwrap_or_else(|| Account::new(*spec, newest)))
     });
-    each.collect()
+    (each.collect(), exceeds)
 }
 
 proptest! {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::string::String;
-use std::vec;
+use std::sync::Arc;
 use std::vec::Vec;
 
 use tidegate_core::Timestamp;
 
-use crate::blob::{decode, encode, name};
-use crate::decide::{Limits, Verdict};
+use crate::decide::Verdict;
 use crate::limit::Operation;
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Resolved};
+use crate::state::Transaction;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stored(pub(super) BTreeMap<String, Vec<u8>>);
@@ -23,23 +23,15 @@ impl Stored {
         now: Timestamp,
         operation: impl Into<Operation>,
     ) -> Verdict {
-        let Rule::Limited(limits, key) = policy.rule(key) else { panic!("{key} is on a list") };
-        let mut words = self.words(policy, limits, &key, now);
-        let verdict = limits.operate(&mut words, now, &operation.into()).unwrap();
-        for (record, words) in limits.split(&words) {
-            self.0.insert(name(policy, record, &key), encode(policy, record, words));
-        }
-        verdict
-    }
-
-    /// The words of all parts of a canonical key.
-    fn words(&self, policy: &Policy, limits: &Limits, key: &str, now: Timestamp) -> Vec<u64> {
-        let words =
-            limits.records().iter().map(|record| match self.0.get(&name(policy, record, key)) {
-                Some(bytes) => decode(policy, record, bytes, now).unwrap(),
-                None => vec![0; record.words()],
-            });
-        words.collect::<Vec<_>>().concat()
+        let resolved = Resolved::new(&Arc::new(policy.clone()), key).unwrap();
+        let mut transaction = Transaction::default();
+        let joined = transaction.join(&resolved);
+        let found: Vec<_> = transaction.names().map(|name| self.0.get(name).cloned()).collect();
+        transaction.load(found);
+        let answered = transaction.operate(&joined, now, &operation.into()).unwrap();
+        let writes = transaction.writes().map(|write| (write.name.into(), write.bytes.into()));
+        self.0.extend(writes);
+        answered.verdict
     }
 
     /// What could be granted at once.
