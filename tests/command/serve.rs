@@ -1,7 +1,6 @@
 //! Tests of what `tidegate serve` tells and allows its callers, and of its signals. Its other tests are in `listen.rs`, `operated.rs` and `reload.rs`.
 
 use std::fs;
-use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
@@ -237,17 +236,18 @@ fn a_signal_that_comes_before_the_server_listens_is_obeyed() {
 }
 
 #[test]
-fn a_signal_that_comes_before_the_policy_file_is_read_is_obeyed() {
+fn a_server_that_waits_for_a_pipe_ends_at_a_signal() {
     let folder = Folder::new();
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--policies", "pipe"]);
-    let mut server = Process::start("tidegate serve", &mut serve).unwrap();
-    let mut file = fs::File::options().write(true).open(&pipe).unwrap(); // once the server opens it
-    server.signal("TERM").unwrap();
-    file.write_all(POLICIES.as_bytes()).unwrap();
-    drop(file);
-    assert_eq!(server.wait().unwrap().code(), Some(0));
+    for signal in ["TERM", "INT"] {
+        let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--policies", "pipe"]);
+        let mut server = Process::start("tidegate serve", &mut serve).unwrap();
+        let file = fs::File::options().write(true).open(&pipe).unwrap(); // once the server opens it
+        server.signal(signal).unwrap();
+        assert!(!server.wait().unwrap().success());
+        drop(file);
+    }
 }
 
 #[test]

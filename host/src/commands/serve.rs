@@ -135,13 +135,14 @@ pub(crate) async fn run(arguments: Arguments, warnings: &[String]) -> Result<Exi
     for warning in warnings {
         warn!("{warning}");
     }
-    let mut reload = Reload::default();
-    let mut stop = pin!(stopped(reload.clone())?); // before the server waits for anything
     let _lock = match arguments.admin_token {
         Some(_) => lock(&arguments.revisions())?,
         None => None, // nobody may change the policies
     };
     let prepared = prepare(&arguments).await?;
+    // before the server waits for Redis; until here a signal ends the process, also while it waits for a pipe
+    let mut reload = Reload::default();
+    let mut stop = pin!(stopped(reload.clone())?);
     #[cfg(feature = "otel")]
     let spans = super::otel::start(prepared.spans);
     let Prepared { policies, files, tls, addresses, access, store, .. } = prepared;

@@ -45,6 +45,8 @@ pub enum Store {
     Memory {
         /// One [`Memory`] for each policy, by the policy's name.
         tables: BTreeMap<String, Arc<Memory>>,
+        /// Those of policies that an edit has removed. A policy that comes back goes on with its states.
+        removed: BTreeMap<String, Arc<Memory>>,
         /// The most bytes of all of them.
         max_bytes: usize,
     },
@@ -120,7 +122,7 @@ impl Store {
             Ok((policy.name().to_owned(), known(policy).unwrap_or_else(|| Arc::new(new))))
         };
         let tables = policies.iter().map(table).collect::<Result<_, _>>()?;
-        Ok(Self::Memory { tables, max_bytes })
+        Ok(Self::Memory { tables, removed: BTreeMap::new(), max_bytes })
     }
 
     /// The store for an edited policy file, without states of the policies that were edited:
@@ -130,10 +132,19 @@ impl Store {
     /// Returns [`TooLittleMemory`] for the first policy whose states need more than its part.
     pub fn edited(&self, policies: &Policies) -> Result<Self, TooLittleMemory> {
         match self {
-            Self::Memory { tables, max_bytes } => {
-                Self::memory_with(policies, *max_bytes, |policy| {
-                    tables.get(policy.name()).filter(|table| **table.policy() == *policy).cloned()
-                })
+            Self::Memory { tables, removed, max_bytes } => {
+                let known = |name: &str| tables.get(name).or_else(|| removed.get(name));
+                let mut edited = Self::memory_with(policies, *max_bytes, |policy| {
+                    known(policy.name()).filter(|table| **table.policy() == *policy).cloned()
+                })?;
+                if let Self::Memory { tables: own, removed: left, .. } = &mut edited {
+                    let both = tables.iter().chain(removed);
+                    let is_left =
+                        |name: &str, table: &Memory| !own.contains_key(name) && !table.is_empty();
+                    let both = both.filter(|(name, table)| is_left(name, table));
+                    left.extend(both.map(|(name, table)| (name.clone(), Arc::clone(table))));
+                }
+                Ok(edited)
             }
             #[cfg(feature = "redis")]
             Self::Redis(redis) => Ok(Self::Redis(Arc::clone(redis))), // its states have names of their own
@@ -144,16 +155,15 @@ impl Store {
     /// nothing by a policy that was edited.
     pub fn take_over(&self, earlier: &Self, now: Timestamp) {
         let (tables, max_bytes, earlier) = match (self, earlier) {
-            (Self::Memory { tables, max_bytes }, Self::Memory { tables: earlier, .. }) => {
-                (tables, max_bytes, earlier)
+            (Self::Memory { tables, max_bytes, .. }, Self::Memory { tables: own, removed, .. }) => {
+                (tables, max_bytes, |name: &str| own.get(name).or_else(|| removed.get(name)))
             }
             #[cfg(feature = "redis")]
             _ => return,
         };
         for (name, table) in tables {
             table.set_max_bytes(max_bytes / tables.len().max(1));
-            if let Some(earlier) = earlier.get(name).filter(|earlier| !Arc::ptr_eq(earlier, table))
-            {
+            if let Some(earlier) = earlier(name).filter(|earlier| !Arc::ptr_eq(earlier, table)) {
                 table.take_over(earlier, now);
             }
         }
@@ -268,7 +278,9 @@ impl Store {
     /// Forgets expired states. Redis does this by itself.
     pub fn sweep(&self, now: Timestamp) {
         match self {
-            Self::Memory { tables, .. } => tables.values().for_each(|table| table.sweep(now)),
+            Self::Memory { tables, removed, .. } => {
+                tables.values().chain(removed.values()).for_each(|table| table.sweep(now));
+            }
             #[cfg(feature = "redis")]
             Self::Redis(_) => {}
         }
