@@ -235,8 +235,11 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         ),
     ] {
         let storage = tempdir().unwrap();
-        let options =
-            || WorkerdOptions { storage: Some(storage.path().to_owned()), ..worker_options() };
+        let options = || WorkerdOptions {
+            policies: POLICIES.replace("\nlimits", "\non_change = 'reset'\nlimits"),
+            storage: Some(storage.path().to_owned()),
+            ..worker_options()
+        };
         {
             let served = worker(options());
             assert_eq!(served.api.check("day", "k", 1, None).get("allowed"), true);

@@ -28,23 +28,21 @@ pub fn an_edit_keeps_the_states_of_all_other_policies(served: &Served) {
     let lease = check("jobs", "k").get("lease").as_str().unwrap().to_owned();
     assert_eq!(check("day", "k").get("remaining"), 2);
     assert_eq!(check("open", "k").get("remaining"), 4);
-    // new limits count afresh, and the limits of the other policies go on
     assert_eq!(served.api.put_policies(&edited(9)).status, 200);
     assert_eq!(check("day", "k").get("remaining"), 1);
+    assert_eq!(check("open", "k").get("remaining"), 7, "the unit that was used stays used");
+    let reset =
+        edited(9).replace("on_error = \"open\"", "on_error = \"open\"\non_change = \"reset\"");
+    assert_eq!(served.api.put_policies(&reset).status, 200);
     assert_eq!(check("open", "k").get("remaining"), 8);
-    let kept =
-        edited(9).replace("on_error = \"open\"", "on_error = \"open\"\non_change = \"keep\"");
-    assert_eq!(served.api.put_policies(&kept).status, 200);
-    assert_eq!(check("open", "kept").get("remaining"), 8);
-    let kept = kept.replace("capacity = 9", "capacity = 20");
-    assert_eq!(served.api.put_policies(&kept).status, 200);
-    assert_eq!(check("open", "kept").get("remaining"), 18, "the unit that was used stays used");
     let body = json!({ "policy": "jobs", "key": "k" }).to_string();
     assert_eq!(served.api.put(&format!("/v1/leases/{lease}"), body).get("live"), true);
     let gone =
         "[policies.other]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]";
     assert_eq!(served.api.put_policies(gone).status, 200);
     assert_eq!((check("day", "k").status, check("other", "k").status), (404, 200));
+    assert_eq!(served.api.put_policies(POLICIES).status, 200);
+    assert_eq!(check("day", "k").get("remaining"), 0, "a policy that comes back goes on");
 }
 
 #[test]
@@ -115,18 +113,19 @@ fn a_restart_with_other_limits_misreads_no_state() {
     let places = "limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '1d' }]";
     let log = "limits = [{ algorithm = 'sliding_log', rates = ['2/d'] }]";
     let (afresh, over) = ([true; 3], [false; 3]);
+    let reset = |limits: &str| format!("on_change = 'reset'\n{limits}");
     for (fields, granted) in [
-        (bucket, afresh),
-        (places, [true, true, false]),
-        (log, [true, true, false]),
-        (bucket, [true, false, false]),
-        (&format!("on_change = 'keep'\n{bucket}"), afresh),
-        (&format!("on_change = 'keep'\n{}", bucket.replace('4', "5")), [true, true, false]),
-        (&format!("placement = 'shard:3'\n{bucket}"), afresh),
-        (places, over),
-        (log, over),
+        (reset(bucket), afresh),
+        (reset(places), [true, true, false]),
+        (reset(log), [true, true, false]),
+        (reset(bucket), [true, false, false]),
+        (bucket.to_owned(), afresh),
+        (bucket.replace('4', "5"), [true, true, false]),
+        (reset(&format!("placement = 'shard:3'\n{bucket}")), afresh),
+        (reset(places), over),
+        (reset(log), over),
     ] {
-        assert_eq!(restarted(fields), granted, "{fields}");
+        assert_eq!(restarted(&fields), granted, "{fields}");
     }
 }
 

@@ -276,7 +276,7 @@ test("an update honours on_change, and a wrong one changes nothing", () => {
 });
 
 test("a bucket whose rate is updated does not read the past at the new rate", () => {
-  const of = (rate) => ({ limits: [{ algorithm: "token_bucket", capacity: 100, rate }], on_change: "keep" });
+  const of = (rate) => ({ limits: [{ algorithm: "token_bucket", capacity: 100, rate }] });
   for (const [from, to, expected] of [["10/s", "1/m", 90], ["1/m", "10/s", 0]]) {
     const limiter = new Limiter(of(from));
     limiter.check("a", { cost: 100, now });

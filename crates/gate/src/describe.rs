@@ -62,8 +62,8 @@ fn sentences(policy: &Policy, rules: &str) -> String {
         _ => "in its own object".to_owned(),
     };
     match policy.on_change() {
-        OnChange::Reset => {}
-        OnChange::Keep => text.push_str("  an edit of the limits keeps the units that were used\n"),
+        OnChange::Keep => {}
+        OnChange::Reset => text.push_str("  an edit of the limits starts each key afresh\n"),
         OnChange::Proportional => {
             text.push_str("  an edit of the limits keeps the share that was used\n");
         }

@@ -39,7 +39,7 @@ export interface Options {
   now?: number;
   /**
    * Limits for this call, in place of the policy's own limits and its overrides, for callers whose limits come from a token
-   * or a database. What the key has used stays used, as in an edit with `on_change: "keep"`. A limiter remembers at most
+   * or a database. What the key has used stays used, as in an edit of the policy. A limiter remembers at most
    * 1,000 different ones. It forgets those that no key uses any more, at most once a second; until then they count.
    */
   limits?: Limit[];
@@ -586,16 +586,16 @@ export class Limiter {
   dump(): Uint8Array;
 
   /**
-   * Takes the states of a dump in place of all states. A dump of other limits is taken only if the policy keeps states
-   * over edits (`on_change`).
+   * Takes the states of a dump in place of all states. A dump of other limits is taken unless the policy says
+   * `on_change: "reset"`.
    *
    * @throws {ArgumentError} `INVALID_DUMP` for anything but a dump that fits the policy; nothing has changed
    */
   restore(dump: ArrayBuffer | ArrayBufferView): void;
 
   /**
-   * Decides by another policy from now on. Its `on_change` says what becomes of the states: by default limits that
-   * changed start afresh. With `"keep"` a token bucket has refilled by its old rate until `now`, by default the clock's.
+   * Decides by another policy from now on. Its `on_change` says what becomes of the states: by default what was
+   * used stays used. A token bucket has refilled by its old rate until `now`, by default the clock's.
    *
    * @throws {PolicyError} as the constructor; nothing has changed
    */

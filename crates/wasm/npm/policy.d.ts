@@ -250,9 +250,9 @@ export interface Policy {
   nodes?: number;
   /**
    * The effect of an edit, such as `update`, on the units that a changed limit counts as used. They are kept only if the policy before the
-   * edit had `"keep"` or `"proportional"`, too. Default: `"reset"`.
+   * edit had `"keep"` or `"proportional"`, too. Default: `"keep"`.
    */
-  on_change?: "reset" | "keep" | "proportional";
+  on_change?: "keep" | "reset" | "proportional";
   /** What `Retry-After` of a refusal by a limit on leases is at most. Default: `"5s"`. */
   lease_retry_after?: string;
   /** How long the answer to a call over HTTP with an `Idempotency-Key` is kept; not used here. */

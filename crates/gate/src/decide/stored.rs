@@ -6,9 +6,9 @@ use tidegate_core::Micros;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnChange {
     /// States start afresh under the new limits.
-    #[default]
     Reset,
     /// Used units stay used.
+    #[default]
     Keep,
     /// The used share of the capacity stays used.
     Proportional,

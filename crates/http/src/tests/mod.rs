@@ -14,7 +14,9 @@ mod reservations;
 mod revisions;
 mod units;
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use std::borrow::ToOwned;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
@@ -132,18 +134,17 @@ pub(crate) fn json(response: &Response) -> Value {
     serde_json::from_str(&response.body).unwrap_or_else(|_| panic!("{response:?}"))
 }
 
-/// A server that is open to everybody, with states in a table and a clock that a test sets.
+/// A server that is open to everybody, with states in a table for each policy and a clock that a test sets.
 pub(crate) struct Server {
     pub(crate) policies: Arc<Policies>,
-    table: Table,
+    tables: BTreeMap<String, Table>,
     now: Timestamp,
 }
 
 impl Server {
     pub(crate) fn new(policies: &str) -> Self {
         let policies = Policies::parse(policies).unwrap().into();
-        let table = Table::new(1 << 20, KeyHasher::new(0));
-        Self { policies, table, now: Timestamp(START) }
+        Self { policies, tables: BTreeMap::new(), now: Timestamp(START) }
     }
 
     pub(crate) fn wait(&mut self, seconds: u64) {
@@ -180,7 +181,10 @@ impl Server {
     }
 
     fn decide(&mut self, check: &Check) -> Outcome {
-        let verdict = self.table.ask_once(check.resolved(), self.now, &check.operation());
+        let policy = check.resolved().policy().name().to_owned();
+        let new = || Table::new(1 << 20, KeyHasher::new(0));
+        let table = self.tables.entry(policy).or_insert_with(new);
+        let verdict = table.ask_once(check.resolved(), self.now, &check.operation());
         Outcome::Decided(verdict.unwrap())
     }
 

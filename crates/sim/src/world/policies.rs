@@ -94,18 +94,14 @@ pub(super) const HOSTS: [(&str, &str); 30] = [
     ),
     (
         "kept",
-        "on_change = 'keep'
-        limits = [{ algorithm = 'fixed_window', limit = 2, period = '1s' }]
+        "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1s' }]
 # edited
-        on_change = 'keep'
         limits = [{ algorithm = 'fixed_window', limit = 3, period = '3s' }]",
     ),
     (
         "kept-leases",
-        "on_change = 'keep'
-        limits = [{ algorithm = 'concurrency', capacity = 3, time_to_live = '2s' }]
+        "limits = [{ algorithm = 'concurrency', capacity = 3, time_to_live = '2s' }]
 # edited
-        on_change = 'keep'
         limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '3s', max_leases = 3 }]",
     ),
     (
@@ -120,8 +116,10 @@ pub(super) const HOSTS: [(&str, &str); 30] = [
     ),
     (
         "reset",
-        "limits = [{ algorithm = 'sliding_window', limit = 4, period = '2s', segments = 2 }]
+        "on_change = 'reset'
+        limits = [{ algorithm = 'sliding_window', limit = 4, period = '2s', segments = 2 }]
 # edited
+        on_change = 'reset'
         limits = [{ algorithm = 'sliding_window', limit = 6, period = '1s' }]",
     ),
     (
@@ -162,12 +160,10 @@ pub(super) const HOSTS: [(&str, &str); 30] = [
     ),
     (
         "lent-kept",
-        "on_change = 'keep'
-        remember = '500ms'
+        "remember = '500ms'
         local = { most = 5, time = '2s' }
         limits = [{ algorithm = 'sliding_window', limit = 60, period = '1s', segments = 4 }]
 # edited
-        on_change = 'keep'
         remember = '500ms'
         local = { most = 3, time = '1s' }
         limits = [{ algorithm = 'sliding_window', limit = 80, period = '1s', segments = 4 }]",
@@ -203,11 +199,9 @@ pub(super) const AHEAD: [(&str, &str); 16] = [
     ),
     (
         "ahead-first-kept",
-        "on_change = 'keep'
-        persist_ahead = { most = 4 }
+        "persist_ahead = { most = 4 }
         limits = [{ algorithm = 'fixed_window', limit = 9, period = '2s', start = 'first' }]
 # edited
-        on_change = 'keep'
         persist_ahead = { most = 4 }
         limits = [{ algorithm = 'fixed_window', limit = 12, period = '3s', start = 'first' }]",
     ),
@@ -269,12 +263,10 @@ pub(super) const AHEAD: [(&str, &str); 16] = [
     ),
     (
         "ahead-kept",
-        "on_change = 'keep'
-        persist_ahead = { most = 4 }
+        "persist_ahead = { most = 4 }
         limits = [{ algorithm = 'token_bucket', capacity = 10, rate = '5/s' },
                   { algorithm = 'fixed_window', limit = 20, period = '4s', depth = 1 }]
 # edited
-        on_change = 'keep'
         persist_ahead = { most = 6 }
         limits = [{ algorithm = 'token_bucket', capacity = 14, rate = '4/s' },
                   { algorithm = 'fixed_window', limit = 15, period = '4s', depth = 1 }]",

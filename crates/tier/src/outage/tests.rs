@@ -200,16 +200,17 @@ fn a_repeat_in_an_outage_is_another_request() {
 #[test]
 fn a_share_goes_on_over_an_edit_as_a_stored_state_does() {
     let mut node = Node::among(2);
-    assert!(node.passes(&on(&window(10), "k"), 1, 5));
-    assert!(!node.passes(&on(&window(10), "k"), 1, 1), "another parse of the same text");
-    assert!(node.passes(&on(&window(20), "k"), 1, 10), "`reset` starts afresh");
-    assert!(!node.passes(&on(&window(10), "k"), 1, 1), "a roll-back");
-    node.standing.store = 2;
-    assert!(node.passes(&on(&window(20), "k"), 1, 10), "another store");
-    let keep = |limit| {
+    let keep = |limit| on(&window(limit), "kept");
+    let reset = |limit| {
         let limits = format!("[{{ algorithm = 'fixed_window', limit = {limit}, period = '1h' }}]");
-        on(&policy(&format!("on_change = 'keep'\nlimits = {limits}")), "kept")
+        on(&policy(&format!("on_change = 'reset'\nlimits = {limits}")), "k")
     };
+    assert!(node.passes(&reset(10), 1, 5));
+    assert!(!node.passes(&reset(10), 1, 1), "another parse of the same text");
+    assert!(node.passes(&reset(20), 1, 10), "`reset` starts afresh");
+    assert!(!node.passes(&reset(10), 1, 1), "a roll-back");
+    node.standing.store = 2;
+    assert!(node.passes(&reset(20), 1, 10), "another store");
     assert!(node.passes(&keep(10), 1, 4));
     assert!(!node.passes(&keep(20), 1, 7));
     assert!(node.passes(&keep(20), 1, 6));

@@ -418,7 +418,8 @@ fn a_policy_says_how_it_reserves() {
 #[test]
 fn an_edit_of_the_terms_is_one_of_the_limits_and_one_of_the_largest_share_is_none() {
     let identity = |rest: &str| {
-        let policy = Policy::parse("p", &format!("{TOKENS}\nreservations = {rest}")).unwrap();
+        let text = format!("on_change = 'reset'\n{TOKENS}\nreservations = {rest}");
+        let policy = Policy::parse("p", &text).unwrap();
         let identities = policy.limits().records().iter().map(|record| record.identity());
         identities.collect::<alloc::vec::Vec<_>>()
     };

@@ -111,8 +111,7 @@ impl Policy {
         Ok(Self {
             name: String::new(),
             description: None,
-            limits: checked(limits, &nodes, None, &Cost::default())?
-                .of_rule("", OnChange::default()),
+            limits: checked(limits, &nodes, None, &Cost::default())?.of_rule("", OnChange::Reset),
             overrides: Vec::new(),
             deny: Vec::new(),
             allow: Vec::new(),
@@ -124,7 +123,7 @@ impl Policy {
             cost: Cost::default(),
             on_error: OnError::default(),
             least_nodes: None,
-            on_change: OnChange::default(),
+            on_change: OnChange::Reset,
             lease_retry_after: LEASE_RETRY_AFTER,
             placement: Placement::default(),
             nodes,

@@ -7,11 +7,11 @@ use crate::policy::{Policies, Policy};
 
 #[test]
 fn an_identity_changes_with_the_rule_and_the_limits_and_with_nothing_else() {
-    let policy = |limits: &str, rest: &str| {
-        Policy::parse("p", &std::format!("limits = [{limits}]\n{rest}")).unwrap().limits().records()
-            [0]
-        .identity()
+    let of = |on_change: &str, limits: &str, rest: &str| {
+        let text = std::format!("on_change = '{on_change}'\nlimits = [{limits}]\n{rest}");
+        Policy::parse("p", &text).unwrap().limits().records()[0].identity()
     };
+    let policy = |limits: &str, rest: &str| of("reset", limits, rest);
     let one = "{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }";
     let same = "{ algorithm = 'token_bucket', name = 'x', capacity = 5, rate = '60/m' }";
     let other = "{ algorithm = 'token_bucket', capacity = 5, rate = '2/s' }";
@@ -19,9 +19,9 @@ fn an_identity_changes_with_the_rule_and_the_limits_and_with_nothing_else() {
     assert_ne!(policy(one, ""), policy(other, ""));
     assert_ne!(policy(one, ""), policy(&std::format!("{one}, {other}"), ""));
     assert_eq!(policy(one, ""), 0x2cd8df4df0e07950, "stored states are found by it");
-    let kept = |limits| policy(limits, "on_change = 'keep'");
+    let kept = |limits| of("keep", limits, "");
     assert_eq!(kept(one), kept(other));
-    assert_eq!(kept(one), policy(one, "on_change = 'proportional'"));
+    assert_eq!(kept(one), of("proportional", one, ""));
     assert_ne!(kept(one), policy(one, ""));
     assert_eq!(kept(one), 0xaf64724c8602eb6e, "stored states are found by it");
 }

@@ -19,7 +19,7 @@ fn decode(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Vec<u64>, Bl
 }
 
 fn policy(limits: &str) -> Policy {
-    Policy::parse("p", &std::format!("limits = [{limits}]")).unwrap()
+    Policy::parse("p", &std::format!("on_change = 'reset'\nlimits = [{limits}]")).unwrap()
 }
 
 fn record(limits: &str) -> Record {
@@ -291,7 +291,7 @@ fn the_names_are_these() {
         ["tidegate:{api:}:2032dd643620252e", "tidegate:{api:}acme/{bob}:af64724c8602eb6e"]
     );
     assert_eq!(names("vip"), ["tidegate:{api:}vip:42005a78cc2dc15f"]);
-    let whole = Policy::parse("api", &std::format!("limits = [{BUCKET}]")).unwrap();
+    let whole = Policy::parse("api", &format!("on_change = 'reset'\nlimits = [{BUCKET}]")).unwrap();
     assert_eq!(
         name(&whole, &whole.limits().records()[0], "a}b%c"),
         "tidegate:{api:a%7Db%25c}:2cd8df4df0e07950"

@@ -152,7 +152,11 @@ fn a_table_takes_no_key_that_is_too_long_for_a_dump() {
 
 #[test]
 fn what_is_wrong_with_a_dump_is_said() {
-    let five = policy("limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]");
+    let of = |limit: u64| {
+        let limit = format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '1h' }}");
+        policy(&format!("on_change = 'reset'\nlimits = [{limit}]"))
+    };
+    let five = of(5);
     let mut table = table();
     for key in ["a", "b"] {
         let _ = table.decide(&five, key, NOW, 3).unwrap();
@@ -167,8 +171,7 @@ fn what_is_wrong_with_a_dump_is_said() {
         error(&five, &dump[..20]),
         "`dump`: expected the bytes of `dump`, found changed ones"
     );
-    let nine = policy("limits = [{ algorithm = 'fixed_window', limit = 9, period = '1h' }]");
-    let said = error(&nine, &dump);
+    let said = error(&of(9), &dump);
     assert!(said.starts_with("`dump`: expected states of these limits, found one of others on \""));
     // the words of the last state begin 16 bytes before the end
     let mut spent = dump.clone();

@@ -30,12 +30,13 @@ fn an_edit_keeps_the_states_that_a_store_would_keep() {
     let remaining = |table: &mut Table, policy: &Policy| {
         table.decide(policy, "k", Timestamp(1), 0).unwrap().remaining()
     };
+    let reset = "on_change = 'reset'";
     for (from, to, left) in [
-        (policy(10, ""), policy(10, "on_error = 'open'"), 7),
-        (policy(10, ""), policy(5, ""), 5),
-        (policy(10, "on_change = 'keep'"), policy(5, "on_change = 'keep'"), 2),
-        (policy(10, "on_change = 'keep'"), policy(20, "on_change = 'proportional'"), 14),
-        (policy(10, ""), policy(5, "on_change = 'keep'"), 5),
+        (policy(10, reset), policy(10, "on_change = 'reset'\non_error = 'open'"), 7),
+        (policy(10, reset), policy(5, reset), 5),
+        (policy(10, ""), policy(5, "on_error = 'open'"), 2),
+        (policy(10, ""), policy(20, "on_change = 'proportional'"), 14),
+        (policy(10, reset), policy(5, ""), 5),
     ] {
         let mut table = table();
         assert!(table.decide(&from, "k", Timestamp(0), 3).unwrap().is_allowed());
@@ -56,7 +57,7 @@ fn an_edit_to_a_smaller_limit_and_back_gives_nothing_back() {
     ] {
         let revisions = ["100", "10", "10", "12", "100"].map(|number| {
             let limit = limit.replace('N', number);
-            Policy::parse("p", &format!("on_change = 'keep'\nlimits = [{{ {limit} }}]")).unwrap()
+            Policy::parse("p", &format!("limits = [{{ {limit} }}]")).unwrap()
         });
         let mut table = table();
         assert!(table.decide(&revisions[0], "k", Timestamp(0), 100).unwrap().is_allowed());
@@ -105,7 +106,7 @@ fn a_block_and_a_state_beyond_the_bound_are_carried_over_too() {
 
 #[test]
 fn limits_that_come_back_go_on_with_their_states() {
-    let keep = "on_change = 'keep'";
+    let reset = "on_change = 'reset'";
     let policy = |rest: &str, own: Option<u64>| {
         let own = own
             .map_or_else(String::new, |own| format!("overrides = {{ k = {{ limit = {own} }} }}"));
@@ -115,7 +116,7 @@ fn limits_that_come_back_go_on_with_their_states() {
         Policy::parse("p", &text).unwrap()
     };
     for (rest, first, again, left) in
-        [("", 7, 7, 0), ("", 7, 9, 9), (keep, 7, 7, 0), (keep, 7, 9, 2), (keep, 9, 8, 0)]
+        [(reset, 7, 7, 0), (reset, 7, 9, 9), ("", 7, 7, 0), ("", 7, 9, 2), ("", 9, 8, 0)]
     {
         let revisions = [Some(first), None, None, Some(again)].map(|own| policy(rest, own));
         let mut table = table();

@@ -207,7 +207,7 @@ limits = [{ algorithm = 'suppression', rate = '1/s' }]",
             assert!(problem["detail"].as_str().unwrap().contains(&detail), "{problem}");
         }
     }
-    assert!(server.table.is_empty(), "nothing was consumed");
+    assert!(server.tables.values().all(tidegate_gate::Table::is_empty), "nothing was consumed");
     for key in ["ip:::ffff:192.0.2.6", "ip:2001:DB8::1", "ip:192.0.2.6", "IP:x"] {
         let body = std::format!("{{\"policy\":\"account\",\"key\":\"{key}\"}}");
         assert_eq!(server.post("/v1/check", &body)["allowed"], true, "{key}");

@@ -71,12 +71,10 @@ pub(in crate::world) const RESERVED: [(&str, &str); 19] = [
     ),
     (
         "reserved-kept",
-        "on_change = 'keep'
-        reservations = { most = 4, time_to_live = '2s', remember = '1s' }
+        "reservations = { most = 4, time_to_live = '2s', remember = '1s' }
         limits = [{ algorithm = 'token_bucket', capacity = 12, rate = '6/s' },
                   { algorithm = 'fixed_window', limit = 20, period = '2s', depth = 1 }]
 # edited
-        on_change = 'keep'
         reservations = { most = 2, time_to_live = '3s', remember = '2s', on_expiry = 'charge' }
         limits = [{ algorithm = 'token_bucket', capacity = 8, rate = '9/s' },
                   { algorithm = 'fixed_window', limit = 25, period = '3s', depth = 1 }]",
@@ -165,12 +163,10 @@ pub(in crate::world) const RESERVED_AHEAD: [(&str, &str); 4] = [
     ),
     (
         "ahead-reserved-kept",
-        "on_change = 'keep'
-        persist_ahead = { most = 4 }
+        "persist_ahead = { most = 4 }
         reservations = { most = 3, time_to_live = '700ms', remember = '300ms' }
         limits = [{ algorithm = 'token_bucket', capacity = 12, rate = '5/s' }]
 # edited
-        on_change = 'keep'
         persist_ahead = { most = 6 }
         reservations = { most = 4, time_to_live = '500ms', remember = '500ms' }
         limits = [{ algorithm = 'token_bucket', capacity = 16, rate = '4/s' }]",

@@ -308,7 +308,7 @@ fn every_failure_of_the_authority_has_its_name_on_the_wire() {
     let swap = foreign.authority.poll_swap(times(0), |_| false).unwrap();
     let found = vec![Some(vec![9]); foreign.authority.records(&swap, 0).count()];
     foreign.authority.handle(swap, [SwapOutcome::Found(found)], times(0));
-    let text = "stored state: expected version 3, found 9";
+    let text = "stored state: expected version 4, found 9";
     assert_eq!(
         answer(&mut foreign),
         Failure::Transaction(text.into()),

@@ -128,7 +128,7 @@ export class RedisCounters {
  * @type {(name: string, client: any, limits: import("tidegate").Limit | import("tidegate").Limit[], deadline?: string, policy?: object) => RedisLimiter}
  */
 export function limiterOf(name, client, limits, deadline, policy = {}) {
-  return new RedisLimiter({ policies: { [name]: { limits: [limits].flat(), ...policy } } }, client, deadline === undefined ? {} : { deadline });
+  return new RedisLimiter({ policies: { [name]: { limits: [limits].flat(), on_change: "reset", ...policy } } }, client, deadline === undefined ? {} : { deadline });
 }
 
 /**
