@@ -7,7 +7,7 @@ use std::process::Command;
 use tidegate::local::{Process, RedisServer};
 use tidegate_tests::{Api, HostProcess, command, file, rows};
 
-use crate::{Folder, POLICIES};
+use crate::Folder;
 
 #[test]
 fn serve_helps_with_all_its_calls() {
