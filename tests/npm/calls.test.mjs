@@ -217,7 +217,7 @@ test("the keys that are limited are iterated", () => {
 });
 
 test("a dump is restored, and a wrong one is refused and changes nothing", () => {
-  const policy = (limit) => ({ limits: [window(limit), { algorithm: "concurrency", capacity: 9, time_to_live: "1m" }] });
+  const policy = (limit) => ({ limits: [window(limit), { algorithm: "concurrency", capacity: 9, time_to_live: "1m" }], on_change: "reset" });
   const limiter = new Limiter(policy(5));
   limiter.acquire("a", { cost: 3, lease: "one", now });
   limiter.block("b", "1m", { now });
