@@ -45,7 +45,7 @@ pub enum Store {
     Memory {
         /// One [`Memory`] for each policy, by the policy's name.
         tables: BTreeMap<String, Arc<Memory>>,
-        /// Those of policies that an edit has removed. A policy that comes back goes on with its states.
+        /// Those of policies that an edit has removed, until their states expire. A policy that comes back goes on with them.
         removed: BTreeMap<String, Arc<Memory>>,
         /// The most bytes of all of them.
         max_bytes: usize,
@@ -105,24 +105,25 @@ impl Store {
     /// # Errors
     /// Returns [`TooLittleMemory`] for the first policy whose states need more than its part.
     pub fn memory(policies: &Policies, max_bytes: usize) -> Result<Self, TooLittleMemory> {
-        Self::memory_with(policies, max_bytes, |_| None)
+        Self::memory_with(policies, max_bytes, BTreeMap::new(), |_| None)
     }
 
     /// `known` returns the table of a policy, if there is one already.
     fn memory_with(
         policies: &Policies,
         max_bytes: usize,
+        removed: BTreeMap<String, Arc<Memory>>,
         known: impl Fn(&Policy) -> Option<Arc<Memory>>,
     ) -> Result<Self, TooLittleMemory> {
         let policies = policies.all();
-        let each = max_bytes / policies.len().max(1);
+        let each = max_bytes / policies.len().saturating_add(removed.len()).max(1);
         let table = |policy: &Arc<Policy>| {
             // also for a known table: a policy must have room in its new part
             let new = Memory::new(policy.clone(), each)?;
             Ok((policy.name().to_owned(), known(policy).unwrap_or_else(|| Arc::new(new))))
         };
         let tables = policies.iter().map(table).collect::<Result<_, _>>()?;
-        Ok(Self::Memory { tables, removed: BTreeMap::new(), max_bytes })
+        Ok(Self::Memory { tables, removed, max_bytes })
     }
 
     /// The store for an edited policy file, without states of the policies that were edited:
@@ -134,17 +135,15 @@ impl Store {
         match self {
             Self::Memory { tables, removed, max_bytes } => {
                 let known = |name: &str| tables.get(name).or_else(|| removed.get(name));
-                let mut edited = Self::memory_with(policies, *max_bytes, |policy| {
+                let both = tables
+                    .iter()
+                    .chain(removed)
+                    .map(|(name, table)| (name.clone(), Arc::clone(table)));
+                let left =
+                    both.filter(|(name, table)| policies.get(name).is_none() && !table.is_empty());
+                Self::memory_with(policies, *max_bytes, left.collect(), |policy| {
                     known(policy.name()).filter(|table| **table.policy() == *policy).cloned()
-                })?;
-                if let Self::Memory { tables: own, removed: left, .. } = &mut edited {
-                    let both = tables.iter().chain(removed);
-                    let is_left =
-                        |name: &str, table: &Memory| !own.contains_key(name) && !table.is_empty();
-                    let both = both.filter(|(name, table)| is_left(name, table));
-                    left.extend(both.map(|(name, table)| (name.clone(), Arc::clone(table))));
-                }
-                Ok(edited)
+                })
             }
             #[cfg(feature = "redis")]
             Self::Redis(redis) => Ok(Self::Redis(Arc::clone(redis))), // its states have names of their own
@@ -154,15 +153,20 @@ impl Store {
     /// Takes over at `now` the states of the store that this one was [edited](Self::edited) from. From then on that one grants
     /// nothing by a policy that was edited.
     pub fn take_over(&self, earlier: &Self, now: Timestamp) {
-        let (tables, max_bytes, earlier) = match (self, earlier) {
-            (Self::Memory { tables, max_bytes, .. }, Self::Memory { tables: own, removed, .. }) => {
-                (tables, max_bytes, |name: &str| own.get(name).or_else(|| removed.get(name)))
-            }
+        let (tables, each, earlier) = match (self, earlier) {
+            (
+                Self::Memory { tables, removed: left, max_bytes },
+                Self::Memory { tables: own, removed, .. },
+            ) => (
+                tables,
+                max_bytes / tables.len().saturating_add(left.len()).max(1),
+                |name: &str| own.get(name).or_else(|| removed.get(name)),
+            ),
             #[cfg(feature = "redis")]
             _ => return,
         };
         for (name, table) in tables {
-            table.set_max_bytes(max_bytes / tables.len().max(1));
+            table.set_max_bytes(each);
             if let Some(earlier) = earlier(name).filter(|earlier| !Arc::ptr_eq(earlier, table)) {
                 table.take_over(earlier, now);
             }
@@ -314,4 +318,39 @@ fn in_memory(
     let policy = resolved.policy().name();
     let table = tables.get(policy).ok_or_else(|| StoreError::NoPolicy(policy.into()))?;
     table.operate(resolved, now, operation).map_err(StoreError::of_table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise names that change at each edit would hold memory without bound.
+    #[test]
+    fn removed_policies_have_their_part_of_the_memory_until_their_states_expire() {
+        let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]";
+        let named = |name: u64| Policies::parse(&format!("[policies.p{name}]\n{limits}")).unwrap();
+        let mut store = Store::memory(&named(0), 1 << 16).unwrap();
+        let refused = (1..1_000).find(|name| {
+            let policies = named(name - 1);
+            let resolved = Resolved::new(&policies.all()[0], "k").unwrap();
+            let tables = match &store {
+                Store::Memory { tables, .. } => tables,
+                #[cfg(feature = "redis")]
+                Store::Redis(_) => panic!("expected the memory"),
+            };
+            let taken = in_memory(tables, &resolved, Timestamp(0), 1.into()).unwrap();
+            assert!(taken.decision.is_allowed());
+            match store.edited(&named(*name)) {
+                Ok(edited) => {
+                    edited.take_over(&store, Timestamp(0));
+                    store = edited;
+                    false
+                }
+                Err(_) => true,
+            }
+        });
+        assert!(refused.is_some(), "the parts are too small at some time");
+        store.sweep(Timestamp(2 * 86_400_000_000));
+        assert!(store.edited(&named(1_000)).is_ok(), "their states have expired");
+    }
 }
