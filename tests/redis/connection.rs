@@ -66,20 +66,24 @@ async fn connections_to_a_server_that_stays_a_replica_are_rare() {
 
 #[tokio::test]
 async fn a_write_whose_answer_is_lost_is_not_repeated() {
-    let server = RedisServer::start().unwrap();
-    let proxy = Proxy::start(&server, Duration::ZERO);
-    let options = within(Duration::from_secs(3));
-    let (store, policy) = (Redis::new(&proxy.url, options).unwrap(), bucket());
-    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
-    proxy.lose_answers_to(b"EVALSHA");
-    let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
-    assert!(matches!(error, StoreError::Deadline { .. }), "{error}");
-    proxy.lose_nothing();
-    for _ in 0..2 {
-        let _ = store.ping().await; // the second missed deadline ends the connection
+    for breaks in [false, true] {
+        let server = RedisServer::start().unwrap();
+        let proxy = Proxy::start(&server, Duration::ZERO);
+        let options = within(Duration::from_secs(3));
+        let (store, policy) = (Redis::new(&proxy.url, options).unwrap(), bucket());
+        assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
+        wait(REPLACED_AFTER).await; // so that a broken connection is replaced at once
+        proxy.lose_answers_to(b"EVALSHA", breaks);
+        let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
+        assert_ne!(matches!(error, StoreError::Deadline { .. }), breaks, "{error}");
+        proxy.lose_nothing();
+        wait(REPLACED_AFTER).await;
+        for _ in 0..2 {
+            let _ = store.ping().await; // the second missed deadline ends the connection
+        }
+        let decision = store.operate(&on(&policy, "k"), NOW, 0).await.unwrap().decision;
+        assert_eq!(decision.remaining(), 3, "the grant whose answer was lost was written once");
     }
-    let decision = store.operate(&on(&policy, "k"), NOW, 0).await.unwrap().decision;
-    assert_eq!(decision.remaining(), 3, "the grant whose answer was lost was written once");
 }
 
 /// Moves the clock by which questions and connections age.

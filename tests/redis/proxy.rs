@@ -44,6 +44,8 @@ struct Network {
     dead: HashSet<usize>,
     /// A request that contains these bytes: its answer, and all later bytes of its connection, are lost.
     unanswered: Option<Vec<u8>>,
+    /// Whether a connection is reset as soon as it loses bytes.
+    breaks: bool,
 }
 
 impl Proxy {
@@ -70,6 +72,7 @@ impl Proxy {
             connections: 0,
             dead: HashSet::new(),
             unanswered: None,
+            breaks: false,
         }));
         let served = Arc::clone(&network);
         thread::spawn(move || serve(&listener, &served));
@@ -87,9 +90,12 @@ impl Proxy {
         network.dead = (1..=network.connections).collect();
     }
 
-    /// Loses the answers to requests that contain these bytes, and all later bytes of their connections.
-    pub fn lose_answers_to(&self, bytes: &[u8]) {
-        self.network.lock().unwrap().unanswered = Some(bytes.to_owned());
+    /// Loses the answers to requests that contain these bytes, and all later bytes of their connections. Such a connection
+    /// `breaks` when its answer is lost, or else stays open.
+    pub fn lose_answers_to(&self, bytes: &[u8], breaks: bool) {
+        let mut network = self.network.lock().unwrap();
+        network.unanswered = Some(bytes.to_owned());
+        network.breaks = breaks;
     }
 
     /// Loses no more answers on new connections.
@@ -134,7 +140,7 @@ enum Fate {
 impl Network {
     fn fate(&mut self, number: usize) -> Fate {
         if self.dead.contains(&number) {
-            return Fate::Lost;
+            return if self.breaks { Fate::Reset } else { Fate::Lost };
         }
         let Line { delay, per_byte, resets } = self.line;
         if self.random.u32(..100) < resets {

@@ -84,7 +84,10 @@ impl Exchange {
     /// Begins with a request for the HTTP API, which routes may hide from other requests.
     #[must_use]
     pub fn of_api(server: &Server<'_>, head: &Head<'_>, random: Chance<'_>) -> Self {
-        Self::begun(api::begin(server, head, random))
+        Self::begun(api::begin(server, head, random).and_then(|state| match state {
+            State::Call(..) | State::Edit(_) if head.is_coded() => Err(BodyError::Coded.response()),
+            state => Ok(state),
+        }))
     }
 
     /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream.

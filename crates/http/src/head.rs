@@ -54,6 +54,14 @@ impl Default for Head<'_> {
     }
 }
 
+impl Head<'_> {
+    /// Whether the body is compressed.
+    pub(crate) fn is_coded(&self) -> bool {
+        let is_coding = |name: String| !["", "identity"].contains(&&*name.to_ascii_lowercase());
+        (self.header)("content-encoding").is_some_and(is_coding)
+    }
+}
+
 /// The keys of the tokens are missing or cannot be used. The server has written the reason to its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoKeys;
@@ -95,7 +103,7 @@ impl BodyError {
             Self::Incomplete => Problem::InvalidRequest
                 .response("expected the whole body, found a part of it".to_string()),
             Self::Coded => {
-                let detail = "`content-encoding`: expected a body without it, because the cost depends on the body; found one";
+                let detail = "`content-encoding`: expected a body without it, found one";
                 let mut response = Problem::UnsupportedCoding.response(detail.to_string());
                 response.headers.push(("accept-encoding", "identity".into())); // RFC 9110 §15.5.16
                 response

@@ -174,13 +174,11 @@ impl Estimate {
             TermSource::Bytes(_) => length,
             _ => None,
         });
-        let is_coded = |coding: String| !["", "identity"].contains(&&*coding.to_ascii_lowercase());
-        let is_coded = (head.header)("content-encoding").is_some_and(is_coded);
         let most = u64::try_from(MAX_BODY_BYTES).unwrap_or(u64::MAX);
         let too_long = length.filter(|length| *length > most);
         let reads = match (seeker.seeks(), seeker.counts_bytes()) {
             (false, false) => Ok(false),
-            _ if is_coded => Err(BodyError::Coded),
+            _ if head.is_coded() => Err(BodyError::Coded),
             (false, true) => Ok(length.is_none()),
             (true, _) => match too_long {
                 Some(length) => {

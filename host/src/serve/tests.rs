@@ -364,6 +364,8 @@ fn files_that_hold_no_certificate_or_key_are_named() {
     certificate(folder.path());
     write("cert.pem", "garbage");
     wrong("cert.pem: expected a certificate in PEM, found none");
+    write("cert.pem", "-----BEGIN CERTIFICATE-----\nMIIB");
+    wrong("cert.pem: expected certificates in PEM, found one that is cut off or damaged");
     for name in ["cert.pem", "key.pem"] {
         certificate(folder.path());
         let path = folder.path().join(name);

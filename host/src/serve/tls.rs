@@ -92,9 +92,10 @@ mod with_tls {
         key: &Path,
         [chain, own_key]: &[Vec<u8>; 2],
     ) -> io::Result<ServerConfig> {
+        let damaged = "expected certificates in PEM, found one that is cut off or damaged";
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
-            .map_err(|error| named(certificate, &error))?;
+            .map_err(|_| named(certificate, &damaged))?;
         if chain.is_empty() {
             return Err(named(certificate, &"expected a certificate in PEM, found none"));
         }

@@ -22,6 +22,11 @@ fn a_body_that_servers_may_read_differently_is_refused_or_read_alike() {
     for body in [with(b"\\ufffd"), [&b"\xef\xbb\xbf"[..], &with(b"k")].concat()] {
         assert_eq!(call(&body).status, 200, "{body:?}");
     }
+    for coding in ["gzip", "Identity", "br, identity"] {
+        let headers = [("content-encoding", coding)];
+        let response = server.call_with("POST", "/v1/check", Ok(with(b"k")), &headers);
+        assert_eq!(response.status, if coding == "Identity" { 200 } else { 415 }, "{coding}");
+    }
 }
 
 #[test]
