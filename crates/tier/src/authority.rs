@@ -98,10 +98,10 @@ pub struct Authority<T, E> {
     overloaded: u64,
     shares: Shares,
     standing: Standing,
-    /// The store is known not to answer.
-    is_away: bool,
-    /// Some operation was one that a node may decide by itself.
-    has_shares: bool,
+    /// Why the store does not answer; `None` if it does.
+    away: Option<E>,
+    /// When it last answered.
+    heard_at: Micros,
 }
 
 impl<T, E: Clone> Authority<T, E> {
@@ -120,8 +120,8 @@ impl<T, E: Clone> Authority<T, E> {
                 None => Shares::Own(Outage::new(Outage::MOST_BYTES)),
             },
             standing: Standing { store: options.store, ..Standing::default() },
-            is_away: false,
-            has_shares: false,
+            away: None,
+            heard_at: Micros::ZERO,
         }
     }
 
@@ -133,17 +133,14 @@ impl<T, E: Clone> Authority<T, E> {
             self.answers.push_back((asked.token, Ok(Verdict::listed(asked.now, decision))));
             return;
         }
-        if Outage::is_for(&asked.resolved) && !self.options.is_only_writer {
-            self.has_shares = true;
-            if self.is_away {
-                let known = self.partitions.last_seen(&asked.resolved);
-                let shares = Some((&mut self.shares, self.standing));
-                let mut shares = OnFailure { shares, now: None };
-                if let Some(answer) = shares.share(&asked, known) {
-                    self.answers.push_back((asked.token, answer));
-                    return;
-                }
-            }
+        if let Some(error) = &self.away {
+            let is_node = !self.options.is_only_writer;
+            let shares = is_node.then_some((&mut self.shares, self.standing));
+            let mut on_failure = OnFailure { shares, now: None };
+            let known = self.partitions.last_seen(&asked.resolved);
+            let answer = on_failure.answer(&asked, known, &Failure::Store(error.clone()));
+            self.answers.push_back((asked.token, answer));
+            return;
         }
         let most = self.options.most_waiting;
         let has_room = self.waiting <= most;
@@ -213,7 +210,10 @@ impl<T, E: Clone> Authority<T, E> {
         let ttl_margin = self.options.ttl_margin;
         let is_node = !self.options.is_only_writer;
         for (id, outcome) in swap.partitions.into_iter().zip(outcomes) {
-            self.standing.has_answered |= !matches!(outcome, SwapOutcome::Failed(_));
+            if !matches!(outcome, SwapOutcome::Failed(_)) {
+                self.standing.has_answered = true;
+                self.heard_at = self.heard_at.max(at);
+            }
             let shares = is_node.then_some((&mut self.shares, self.standing));
             let mut on_failure = OnFailure { shares, now };
             let Some(partition) = self.partitions.get_mut(id) else { continue };
@@ -266,17 +266,19 @@ impl<T, E: Clone> Authority<T, E> {
         self.standing.nodes = NonZeroU64::new(nodes).or(self.standing.nodes);
     }
 
-    /// Takes note that the store does not answer. Until [`handle_back`](Self::handle_back), what a node may decide by itself is
-    /// answered at once. Returns whether the driver must find out when the store answers again: not if no policy lets nodes
-    /// decide.
-    pub const fn handle_away(&mut self) -> bool {
-        self.is_away = self.has_shares;
-        self.is_away
+    /// Takes note that the store did not answer what was asked then, for this reason. Unless it has answered since, it is away:
+    /// until [`handle_back`](Self::handle_back), every operation is answered at once, by the node's share or else by this reason.
+    /// Returns whether it is away, so that the driver must find out when it answers again.
+    pub fn handle_away(&mut self, error: E, asked_at: Micros) -> bool {
+        if asked_at >= self.heard_at {
+            self.away = Some(error);
+        }
+        self.away.is_some()
     }
 
     /// Takes note that the store answers again.
-    pub const fn handle_back(&mut self) {
-        self.is_away = false;
+    pub fn handle_back(&mut self, at: Micros) {
+        (self.away, self.heard_at) = (None, at);
     }
 
     /// The next answer.

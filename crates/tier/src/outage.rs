@@ -123,12 +123,6 @@ impl Outage {
         Self { most_bytes, partitions: Vec::new(), bytes: 0, swept: Timestamp::EPOCH }
     }
 
-    /// Whether a policy lets nodes decide by their shares.
-    #[must_use]
-    pub fn is_for(resolved: &Resolved) -> bool {
-        resolved.policy().on_error() == OnError::Local && resolved.limits().is_some()
-    }
-
     /// Decides an operation by the node's share. `known` is a transaction that knows what the store held of the key. `None` if the
     /// node cannot decide it.
     pub fn decide(
@@ -139,7 +133,7 @@ impl Outage {
         operation: &Operation,
         known: Option<&Transaction>,
     ) -> Option<Result<Verdict, TransactionError>> {
-        if !Self::is_for(resolved) {
+        if resolved.policy().on_error() != OnError::Local || resolved.limits().is_none() {
             return None;
         }
         let Standing { store, nodes, has_answered } = standing;

@@ -9,5 +9,5 @@ pub(super) const MUTATIONS: [Mutation; 2] = [
     ("a unit of a share counts once", PARTITION,
         "cost.saturating_mul(self.nodes)", "cost.saturating_mul(self.nodes.min(1))"),
     ("a node has a share before the store has answered it", "crates/tier/src/authority/ask.rs",
-        "let (shares, standing) = self.shares.as_mut()?;", "let (shares, standing) = self.shares.as_mut()?;\n        standing.nodes = core::num::NonZeroU64::new(4);"),
+        "shares.decide(*standing,", "standing.nodes = core::num::NonZeroU64::new(4);\n            shares.decide(*standing,"),
 ];

@@ -119,19 +119,15 @@ impl OnFailure<'_> {
         known: Option<&Transaction>,
         failure: &Failure<E>,
     ) -> Result<Verdict, Failure<E>> {
-        self.share(asked, known).unwrap_or_else(|| Err(failure.clone()))
-    }
-
-    /// The verdict of the node's share; `None` if the node cannot decide.
-    pub(super) fn share<T, E>(
-        &mut self,
-        asked: &Queued<T>,
-        known: Option<&Transaction>,
-    ) -> Option<Result<Verdict, Failure<E>>> {
         let Queued { resolved, operation, .. } = asked;
-        let (shares, standing) = self.shares.as_mut()?;
-        let verdict = shares.decide(*standing, resolved, asked.time(self.now), operation, known)?;
-        Some(verdict.map_err(Failure::Transaction))
+        let now = asked.time(self.now);
+        let share = self.shares.as_mut().and_then(|(shares, standing)| {
+            shares.decide(*standing, resolved, now, operation, known)
+        });
+        match share {
+            Some(verdict) => verdict.map_err(Failure::Transaction),
+            None => Err(failure.clone()),
+        }
     }
 }
 

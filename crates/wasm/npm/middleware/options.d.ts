@@ -128,13 +128,10 @@ export type Term = number | ({
 /** A sum of up to 8 terms. */
 export type Terms = Term | Term[];
 
-/** A status, or a range of them. */
-type Statuses = number | `${number}-${number}`;
-
 /** The responses that count. */
 export type CountIf = {
   /** Statuses and ranges of them, such as `[401, "500-599"]`. */
-  status: Statuses | Statuses[];
+  status: number | `${number}-${number}` | (number | `${number}-${number}`)[];
 } | {
   /** A header that the response has. */
   header: string;

@@ -162,7 +162,7 @@ impl Tier {
                 let Some(server) = self.servers.get(server) else { return };
                 server.recovery.asked(is_back, times.1);
                 if is_back {
-                    server.authority.handle_back();
+                    server.authority.handle_back(times.1);
                 }
             }
             _ => {} // never: a call ends as what it is
@@ -197,10 +197,10 @@ impl Tier {
         server.authority.handle(swap.swap, outcomes, (times.0, asked_at));
         let Some(error) = error else { return };
         server.authority.fail_waiting(&error, times.0);
-        self.cause = error;
-        if server.authority.handle_away() {
+        if self.is_local && server.authority.handle_away(error.clone(), asked_at) {
             server.recovery.await_back(name.unwrap_or_default(), times.1);
         }
+        self.cause = error;
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Tier {
     /// When JavaScript was told to ask for calls.
     pub(super) told: Option<Micros>,
     pub(super) presence: Presence,
+    /// Whether the node goes on with its share while a server is away. JavaScript keeps the calls of other nodes from a silent server.
+    pub(super) is_local: bool,
     /// Why Redis was last away.
     pub(super) cause: String,
     /// The operations without an answer, by their tokens.
@@ -80,7 +82,7 @@ impl Tier {
         let seed = random()?;
         let most_wait = Micros(deadline.0.saturating_mul(MOST_DEADLINES));
         let store = BuildHasherDefault::<DefaultHasher>::default().hash_one(&prefix);
-        let shares = Some(recovery::shares as OfProcess);
+        let shares: Option<OfProcess> = Some(recovery::shares);
         let options =
             Options { patience: deadline, most_wait, seed, store, shares, ..Options::default() };
         let (node, id) = (Id([random()?, random()?]), presence::id(random()?));
@@ -88,6 +90,7 @@ impl Tier {
         let is_local = policy.on_error() == OnError::Local;
         Ok(Self {
             presence: Presence::new(id, &prefix, is_local),
+            is_local,
             prefix,
             has_texts,
             masters,

@@ -111,7 +111,8 @@ impl Driver {
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
                 Some(()) = &mut self.back, if self.is_away => {
                     self.is_away = false;
-                    self.authority.handle_back();
+                    let (_, at) = self.times();
+                    self.authority.handle_back(at);
                 }
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
@@ -163,10 +164,11 @@ impl Driver {
                 self.make(swap, call);
             }
             Err(error) => {
+                let asked_at = swap.at();
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
                 self.authority.fail_waiting(&error, times.0);
-                if self.authority.handle_away() && !self.is_away {
+                if self.authority.handle_away(error.clone(), asked_at) && !self.is_away {
                     self.is_away = true;
                     self.shared.away.set(error);
                     let shared = Arc::clone(&self.shared);

@@ -61,7 +61,8 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
 /// store has seen the key's states and no other host has changed them since, and one more otherwise. A caller
 /// waits for the round trip under way on its key and then for its own. At most 131,072 operations wait (in a Cluster for
 /// each master), at most 16,384 for one partition, and at most 8,192 on one key; a further operation gets
-/// [`StoreError::Overloaded`] at once. In an outage every caller gets an error after one deadline.
+/// [`StoreError::Overloaded`] at once. In an outage a call waits for at most one deadline, and
+/// all calls after it get their error at once until Redis answers again.
 ///
 /// ```no_run
 /// use std::sync::Arc;

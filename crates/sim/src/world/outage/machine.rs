@@ -156,7 +156,7 @@ impl World {
         let (now, at) = self.times();
         if self.hosts[host].waits && !self.is_away {
             self.hosts[host].waits = false;
-            self.hosts[host].authority.handle_back();
+            self.hosts[host].authority.handle_back(at);
         }
         let Host { authority, life, .. } = &mut self.hosts[host];
         let Some(swap) = authority.poll_swap((Some(now), at), |_| false) else { return Ok(()) };
@@ -227,10 +227,10 @@ impl World {
         let (now, at) = self.times();
         let Some(swap) = self.calls[call].swap.take() else { return };
         let Host { authority, waits, .. } = &mut self.hosts[self.calls[call].host];
-        let failed = vec![SwapOutcome::Failed(Late); swap.len()];
+        let (failed, asked_at) = (vec![SwapOutcome::Failed(Late); swap.len()], swap.at());
         authority.handle(swap, failed, (Some(now), at));
         authority.fail_waiting(&Late, Some(now));
-        *waits |= authority.handle_away();
+        *waits |= authority.handle_away(Late, asked_at);
         self.tally.add("a deadline passed");
     }
 

@@ -22,12 +22,12 @@ fn node(policy: &Arc<Policy>, used: usize) -> Tested {
 }
 
 /// A swap fails, and with it the store.
-fn fail(authority: &mut Tested) -> bool {
+fn fail(authority: &mut Tested) {
     let swap = authority.poll_swap((None, Micros(1)), |_| false).unwrap();
     let outcomes = vec![SwapOutcome::Failed("away"); swap.len()];
     authority.handle(swap, outcomes, (None, Micros(1)));
     authority.fail_waiting(&"away", None);
-    authority.handle_away()
+    assert!(authority.handle_away("away", Micros(1)));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_node_goes_on_from_what_it_saw_last_and_answers_at_once() {
     let policy = policy(LOCAL);
     let mut authority = node(&policy, 4);
     ask(&mut authority, &policy, "k", 1, 10);
-    assert!(fail(&mut authority), "the driver must find out when the store is back");
+    fail(&mut authority);
     assert_eq!(answers(&mut authority), [(10, Ok(true))]);
     for token in 11..13 {
         ask(&mut authority, &policy, "k", 1, token);
@@ -45,7 +45,7 @@ fn a_node_goes_on_from_what_it_saw_last_and_answers_at_once() {
     assert!(authority.poll_swap((None, Micros(1)), |_| false).is_none(), "nothing is sent");
     assert_eq!(authority.waiting(), 0);
 
-    authority.handle_back();
+    authority.handle_back(Micros(1));
     ask(&mut authority, &policy, "k", 2, 13);
     assert_eq!(send_all(&mut authority), 1, "the store is asked again");
 }
@@ -63,17 +63,24 @@ fn what_was_decided_with_the_swap_that_failed_is_not_kept() {
 }
 
 #[test]
-fn policies_without_shares_get_the_failure_and_an_only_writer_is_no_node() {
+fn policies_without_shares_fail_at_once_and_an_only_writer_is_no_node() {
     let closed = policy("limits = [{ algorithm = 'fixed_window', limit = 8, period = '1h' }]");
     let mut authority = node(&closed, 1);
     ask(&mut authority, &closed, "k", 1, 10);
-    assert!(!fail(&mut authority), "nobody is answered before the store");
-    assert_eq!(answers(&mut authority), [(10, Err(Failure::Store("away")))]);
+    fail(&mut authority);
+    ask(&mut authority, &closed, "k", 1, 11);
+    let failed = [10, 11].map(|token| (token, Err(Failure::Store("away"))));
+    assert_eq!(answers(&mut authority), failed);
+    assert!(authority.poll_swap((None, Micros(1)), |_| false).is_none(), "nothing is sent");
+    authority.handle_back(Micros(1));
+    ask(&mut authority, &closed, "k", 2, 12);
+    assert_eq!(send_all(&mut authority), 1, "the store is asked again");
+    assert!(!authority.handle_away("away", Micros(0)), "it has answered since then");
 
     let told = policy(&format!("nodes = 4\n{LOCAL}"));
     let mut object = Tested::new(Options { is_only_writer: true, ..Options::default() });
     ask(&mut object, &told, "k", 1, 10);
-    assert!(!fail(&mut object));
+    fail(&mut object);
     assert_eq!(answers(&mut object), [(10, Err(Failure::Store("away")))]);
 }
 
@@ -146,7 +153,7 @@ impl World {
             };
             self.nodes[node].handle(swap, [outcome], (None, Micros(0)));
             if self.is_away {
-                self.nodes[node].handle_away();
+                self.nodes[node].handle_away("away", Micros(0));
             }
         }
         self.nodes[node].poll_answer().unwrap().1.ok()
@@ -174,7 +181,7 @@ impl World {
         self.is_away = false;
         let count = self.nodes.len().try_into().unwrap();
         for node in 0..self.nodes.len() {
-            self.nodes[node].handle_back();
+            self.nodes[node].handle_back(Micros(0));
             let _ = self.ask(node, key, 0.into());
             self.nodes[node].handle_nodes(count);
         }
