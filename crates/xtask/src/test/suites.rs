@@ -166,6 +166,8 @@ fn msrv(tally: &mut Tally) -> Result<()> {
 }
 
 fn fuzz(tally: &mut Tally) -> Result<()> {
+    let locked = ["fetch", "--locked", "--manifest-path", "tests/fuzz/Cargo.toml"];
+    tally.watch("cargo fetch, fuzz targets", cargo(&locked))?; // cargo-fuzz would write another lock file
     fuzz::build()?;
     fuzz::TARGETS.iter().try_for_each(|target| {
         let runs = target.run()?;
