@@ -113,10 +113,11 @@ async fn a_slot_that_nobody_has_is_an_error_at_once_and_recovers_by_itself() {
 }
 
 #[tokio::test]
-async fn an_error_names_the_master_that_does_not_answer() {
+async fn an_error_names_the_master_that_does_not_answer_and_another_one_that_is_back_decides() {
     let cluster = masters();
     let store = Redis::new(&cluster.url(), within(Duration::from_millis(250))).unwrap();
-    let key = on(&policy("{ algorithm = 'fixed_window', limit = 3, period = '365d' }"), "k");
+    let policy = policy("{ algorithm = 'fixed_window', limit = 3, period = '365d' }");
+    let key = on(&policy, "k");
     holds(async || store.operate(&key, NOW, 0).await.is_ok()).await;
     let (_, master) = slot(&cluster, &key).await;
     cluster.nodes()[master].signal("STOP").unwrap();
@@ -125,6 +126,16 @@ async fn an_error_names_the_master_that_does_not_answer() {
     assert!(matches!(error, StoreError::Deadline { .. }), "{error}");
     assert_eq!((error.to_string(), error.without_key()), (expected.clone(), expected));
     assert_eq!(error.summary(), "the store did not answer in time", "clients learn no address");
+    for number in 0.. {
+        let key = on(&policy, &format!("other {number}"));
+        let (_, other) = slot(&cluster, &key).await;
+        if other != master {
+            cluster.nodes()[other].signal("STOP").unwrap();
+            assert!(store.operate(&key, NOW, 1).await.is_err());
+            cluster.nodes()[other].signal("CONT").unwrap();
+            return holds(async || store.operate(&key, NOW, 0).await.is_ok()).await;
+        }
+    }
 }
 
 #[tokio::test]

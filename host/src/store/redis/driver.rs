@@ -67,7 +67,7 @@ impl Queue {
         let _ = sender.send(unsent); // the receiver is here
         drivers.retain(|server, _| self.shared.servers.has(*server));
         drivers.insert(server, sender);
-        tokio::spawn(Driver::new(Arc::clone(&self.shared)).run(taken));
+        tokio::spawn(Driver::new(Arc::clone(&self.shared), server).run(taken));
     }
 }
 
@@ -76,6 +76,8 @@ type Ended = (Swap, Result<Made, StoreError>);
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
+    /// The number of the server.
+    server: u64,
     authority: Authority<Token, StoreError>,
     calls: FuturesUnordered<BoxFuture<'static, Ended>>,
     is_away: bool,
@@ -85,7 +87,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, server: u64) -> Self {
         let options = Options {
             ttl_margin: shared.options.ttl_margin,
             patience: Micros(micros(shared.options.deadline)),
@@ -97,7 +99,7 @@ impl Driver {
         };
         let authority = Authority::new(options);
         let (calls, back) = (FuturesUnordered::new(), OptionFuture::default());
-        Self { shared, authority, calls, back, is_away: false, began: Instant::now() }
+        Self { shared, server, authority, calls, back, is_away: false, began: Instant::now() }
     }
 
     /// Runs until the store is dropped and all operations are answered.
@@ -171,8 +173,8 @@ impl Driver {
                 if self.authority.handle_away(error.clone(), asked_at) && !self.is_away {
                     self.is_away = true;
                     self.shared.away.set(error);
-                    let shared = Arc::clone(&self.shared);
-                    let back: BoxFuture<_> = Box::pin(async move { back(&shared).await });
+                    let (shared, server) = (Arc::clone(&self.shared), self.server);
+                    let back: BoxFuture<_> = Box::pin(async move { back(&shared, server).await });
                     self.back = Some(back).into();
                 }
             }

@@ -146,7 +146,7 @@ impl Redis {
     /// # Errors
     /// Returns [`StoreError::Redis`] or [`StoreError::Deadline`] if Redis does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.shared.servers.ping().await
+        self.shared.servers.ping(0).await
     }
 
     /// Announces this host to the others: see [`Store::announce`](crate::Store::announce).

@@ -21,9 +21,9 @@ pub(super) fn shares(to: &mut dyn FnMut(&mut Outage)) {
     to(&mut SHARES.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Waits until Redis answers: of a Cluster all masters.
-pub(super) async fn back(shared: &Shared) {
-    while let Err(error) = shared.servers.ping().await {
+/// Waits until the server of this number answers.
+pub(super) async fn back(shared: &Shared, server: u64) {
+    while let Err(error) = shared.servers.ping(server).await {
         shared.away.set(error);
         sleep(ASK_AGAIN_AFTER).await;
     }

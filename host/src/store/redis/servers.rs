@@ -41,13 +41,13 @@ impl Servers {
         Ok(Self::One(Connection::new(Destination { dialer, login, to })))
     }
 
-    /// Asks whether all of them answer.
-    pub(super) async fn ping(&self) -> Result<(), StoreError> {
+    /// Asks the server of this number whether it answers, or all of them if it is 0.
+    pub(super) async fn ping(&self, number: u64) -> Result<(), StoreError> {
         match self {
             Self::One(connection) => {
                 connection.ask(|mut connection| async move { connection.ping().await }).await
             }
-            Self::Cluster(cluster) => cluster.ping().await,
+            Self::Cluster(cluster) => cluster.ping(number).await,
         }
     }
 

@@ -85,10 +85,11 @@ impl Cluster {
         Self { dialer, login, seeds, state: Mutex::default() }
     }
 
-    /// Asks all masters whether they answer.
-    pub(super) async fn ping(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Asks the master of this number whether it answers, or all masters if it is 0.
+    pub(super) async fn ping(self: &Arc<Self>, number: u64) -> Result<(), StoreError> {
         self.know().await?;
-        let masters = self.state().slots.masters.clone();
+        let mut masters = self.state().slots.masters.clone();
+        masters.retain(|master| number == 0 || master.number == number);
         let ping = async |master: &Arc<Master>| {
             master.connection.ask(|mut connection| async move { connection.ping().await }).await
         };
