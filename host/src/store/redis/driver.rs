@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, OptionFuture};
@@ -12,8 +12,9 @@ use tidegate_gate::{Micros, Operation, Resolved, Timestamp};
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
 
-use super::outage::{back, shares};
+use super::outage::{ASK_AGAIN_AFTER, shares};
 use super::shared::{MOST_DEADLINES, Shared, Token, VerdictOrFailure};
 use super::swap::{Call, Made};
 use crate::clock::micros;
@@ -81,8 +82,8 @@ pub(super) struct Driver {
     authority: Authority<Token, StoreError>,
     calls: FuturesUnordered<BoxFuture<'static, Ended>>,
     is_away: bool,
-    /// Ends when Redis is back.
-    back: OptionFuture<BoxFuture<'static, ()>>,
+    /// The question whether the server is back.
+    back: OptionFuture<BoxFuture<'static, Result<(), StoreError>>>,
     began: Instant,
 }
 
@@ -111,11 +112,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
-                Some(()) = &mut self.back, if self.is_away => {
-                    self.is_away = false;
-                    let (_, at) = self.times();
-                    self.authority.handle_back(at);
-                }
+                Some(answer) = &mut self.back, if self.is_away => self.heard(answer),
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
                     let (_, at) = self.times();
@@ -173,10 +170,33 @@ impl Driver {
                 if self.authority.handle_away(error.clone(), asked_at) && !self.is_away {
                     self.is_away = true;
                     self.shared.away.set(error);
-                    let (shared, server) = (Arc::clone(&self.shared), self.server);
-                    let back: BoxFuture<_> = Box::pin(async move { back(&shared, server).await });
-                    self.back = Some(back).into();
+                    self.ask_whether_back(Duration::ZERO);
                 }
+            }
+        }
+    }
+
+    fn ask_whether_back(&mut self, pause: Duration) {
+        let (shared, server) = (Arc::clone(&self.shared), self.server);
+        let back: BoxFuture<_> = Box::pin(async move {
+            sleep(pause).await;
+            shared.servers.ping(server).await
+        });
+        self.back = Some(back).into();
+    }
+
+    /// Takes the answer to the question whether the server is back. What fails meanwhile names the newest cause.
+    fn heard(&mut self, answer: Result<(), StoreError>) {
+        let (_, at) = self.times();
+        match answer {
+            Ok(()) => {
+                self.is_away = false;
+                self.authority.handle_back(at);
+            }
+            Err(error) => {
+                self.authority.handle_away(error.clone(), at);
+                self.shared.away.set(error);
+                self.ask_whether_back(ASK_AGAIN_AFTER);
             }
         }
     }

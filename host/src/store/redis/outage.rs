@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use tidegate_tier::Outage;
 use tidegate_tier::authority::SwapOutcome;
-use tokio::time::sleep;
 
-use super::shared::Shared;
 use crate::store::error::StoreError;
 
 /// The pause between two questions whether Redis is back.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// The shares of this process, which is one node however many stores it has.
 static SHARES: Mutex<Outage> = Mutex::new(Outage::new(Outage::MOST_BYTES));
@@ -19,14 +17,6 @@ static SHARES: Mutex<Outage> = Mutex::new(Outage::new(Outage::MOST_BYTES));
 /// Lends the shares of this process.
 pub(super) fn shares(to: &mut dyn FnMut(&mut Outage)) {
     to(&mut SHARES.lock().unwrap_or_else(PoisonError::into_inner));
-}
-
-/// Waits until the server of this number answers.
-pub(super) async fn back(shared: &Shared, server: u64) {
-    while let Err(error) = shared.servers.ping(server).await {
-        shared.away.set(error);
-        sleep(ASK_AGAIN_AFTER).await;
-    }
 }
 
 /// Why Redis last did not decide.
