@@ -50,10 +50,6 @@ export async function served(): Promise<number | undefined> {
   const answer = await limiter.check("a");
   if (answer.degraded === undefined) expectTypeOf(answer.retryAfterUs).toEqualTypeOf<number>();
   if (degraded !== undefined) return undefined;
-  await using grant = await limiter.acquire("a");
-  expectTypeOf(grant.lease).toEqualTypeOf<string>();
-  expectTypeOf((await grant.refund(1))?.remaining).toEqualTypeOf<number | undefined>();
-  expectTypeOf(grant.release()).toEqualTypeOf<Promise<boolean>>();
   try {
     await limiter.block("a", 0);
   } catch (error) {

@@ -81,9 +81,8 @@ pub(super) struct Driver {
     server: u64,
     authority: Authority<Token, StoreError>,
     calls: FuturesUnordered<BoxFuture<'static, Ended>>,
-    is_away: bool,
-    /// The question whether the server is back.
-    back: OptionFuture<BoxFuture<'static, Result<(), StoreError>>>,
+    /// The question whether the server is back; `None` if it is not away.
+    back: Option<BoxFuture<'static, Result<(), StoreError>>>,
     began: Instant,
 }
 
@@ -99,8 +98,8 @@ impl Driver {
             ..Options::default()
         };
         let authority = Authority::new(options);
-        let (calls, back) = (FuturesUnordered::new(), OptionFuture::default());
-        Self { shared, server, authority, calls, back, is_away: false, began: Instant::now() }
+        let calls = FuturesUnordered::new();
+        Self { shared, server, authority, calls, back: None, began: Instant::now() }
     }
 
     /// Runs until the store is dropped and all operations are answered.
@@ -112,7 +111,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
-                Some(answer) = &mut self.back, if self.is_away => self.heard(answer),
+                Some(answer) = OptionFuture::from(self.back.as_mut()) => self.heard(answer),
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
                     let (_, at) = self.times();
@@ -167,8 +166,7 @@ impl Driver {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
                 self.authority.fail_waiting(&error, times.0);
-                if self.authority.handle_away(error.clone(), asked_at) && !self.is_away {
-                    self.is_away = true;
+                if self.authority.handle_away(error.clone(), asked_at) && self.back.is_none() {
                     self.shared.away.set(error);
                     self.ask_whether_back(Duration::ZERO);
                 }
@@ -178,11 +176,10 @@ impl Driver {
 
     fn ask_whether_back(&mut self, pause: Duration) {
         let (shared, server) = (Arc::clone(&self.shared), self.server);
-        let back: BoxFuture<_> = Box::pin(async move {
+        self.back = Some(Box::pin(async move {
             sleep(pause).await;
             shared.servers.ping(server).await
-        });
-        self.back = Some(back).into();
+        }));
     }
 
     /// Takes the answer to the question whether the server is back. What fails meanwhile names the newest cause.
@@ -190,7 +187,7 @@ impl Driver {
         let (_, at) = self.times();
         match answer {
             Ok(()) => {
-                self.is_away = false;
+                self.back = None;
                 self.authority.handle_back(at);
             }
             Err(error) => {
