@@ -266,9 +266,9 @@ impl<T, E: Clone> Authority<T, E> {
         self.standing.nodes = NonZeroU64::new(nodes).or(self.standing.nodes);
     }
 
-    /// Takes note that the store did not answer what was asked then, for this reason. Unless it has answered since, it is away:
-    /// until [`handle_back`](Self::handle_back), every operation is answered at once, by the node's share or else by this reason.
-    /// Returns whether it is away, so that the driver must find out when it answers again.
+    /// The store did not answer what was asked at `asked_at`, because of `error`. It is away if it has answered nothing since then.
+    /// Until [`handle_back`](Self::handle_back), every operation is then answered at once: by the node's share, or else by the error.
+    /// Returns whether the store is away, so that the driver must find out when it answers again.
     pub fn handle_away(&mut self, error: E, asked_at: Micros) -> bool {
         if asked_at >= self.heard_at {
             self.away = Some(error);
@@ -276,7 +276,7 @@ impl<T, E: Clone> Authority<T, E> {
         self.away.is_some()
     }
 
-    /// Takes note that the store answers again.
+    /// The store answers again.
     pub fn handle_back(&mut self, at: Micros) {
         (self.away, self.heard_at) = (None, at);
     }

@@ -375,7 +375,7 @@ test("an object trusts no policy that is wrong, or whose text has another hash",
   const { ask, post } = await start();
   const asked = [];
   for (const capacity of [5, 6]) {
-    assert.equal((await ask({ limits: [{ ...bucket, capacity }] }, [["check", "k"]]))[0].remaining, 4, "what was used stays used");
+    assert.equal((await ask({ limits: [{ ...bucket, capacity }] }, [["check", "k"]]))[0].remaining, 4, "an edit keeps what was used");
     asked.push(await post("/asked"));
   }
   const [[questions, policy], [, other]] = asked;

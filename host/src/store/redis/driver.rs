@@ -14,7 +14,7 @@ use tidegate_tier::authority::{Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use super::outage::{ASK_AGAIN_AFTER, shares};
+use super::outage::shares;
 use super::shared::{MOST_DEADLINES, Shared, Token, VerdictOrFailure};
 use super::swap::{Call, Made};
 use crate::clock::micros;
@@ -26,6 +26,9 @@ const MOST_CALLS: usize = 4;
 
 /// How many operations the driver takes before it looks for answers again.
 const MOST_TAKEN: usize = 1_024;
+
+/// The pause between two questions whether a server is back.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// Gives operations to the drivers. Each server has a driver of its own, so no server waits for another one.
 pub(super) struct Queue {
@@ -174,6 +177,7 @@ impl Driver {
         }
     }
 
+    /// Asks after a pause whether the server is back.
     fn ask_whether_back(&mut self, pause: Duration) {
         let (shared, server) = (Arc::clone(&self.shared), self.server);
         self.back = Some(Box::pin(async move {

@@ -1,15 +1,11 @@
-//! What the driver does in an outage: it asks whether Redis is back.
+//! What the stores of a process know in an outage: their shares, and why Redis last did not decide.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use tidegate_tier::Outage;
 use tidegate_tier::authority::SwapOutcome;
 
 use crate::store::error::StoreError;
-
-/// The pause between two questions whether Redis is back.
-pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// The shares of this process, which is one node however many stores it has.
 static SHARES: Mutex<Outage> = Mutex::new(Outage::new(Outage::MOST_BYTES));
