@@ -28,6 +28,8 @@ fn the_policies_in_force_are_shown_and_put_under_one_path() {
         send("PUT", "/v1/policies", &[ADMIN, ("if-match", "*"), ("x-tidegate-actor", "al")]);
     body(&mut put, POLICIES);
     assert_eq!(wanted(&mut put), std::format!("put\n\nal\n*\n{POLICIES}"));
+    let coded = send("PUT", "/v1/policies", &[ADMIN, ("content-encoding", "gzip")]);
+    assert_eq!(answer(coded).status, 415);
 }
 
 #[test]
