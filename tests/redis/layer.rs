@@ -1,8 +1,8 @@
 //! The layer in front of a service whose states are in Redis.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use http::{Request, Response};
@@ -12,7 +12,7 @@ use tidegate::store::Store;
 use tidegate::tower::{Builder, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::store;
+use super::{ask as command, store};
 
 const PLACE: &str = "limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1h' }]";
 const UNITS: &str = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '365d' }]\n\
@@ -82,4 +82,21 @@ async fn on_error_decides_while_redis_is_gone_and_a_note_says_why() {
         assert_eq!(ask(&layer).await, expected, "{on_error}");
         assert!(noted.load(Relaxed) > 0, "{on_error}");
     }
+}
+
+#[tokio::test]
+async fn what_redis_says_is_why_a_share_decides() {
+    let server = RedisServer::start().unwrap();
+    let policy = "nodes = 1\non_error = 'local'\n\
+                  limits = [{ algorithm = 'fixed_window', limit = 9, period = '365d' }]";
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&said);
+    let layer = layer(&server, policy, |builder| {
+        builder.on_store_error(move |error| notes.lock().unwrap().push(error.to_string()))
+    });
+    assert_eq!(ask(&layer).await, 200);
+    let () = command(&server, &[b"CONFIG", b"SET", b"maxmemory", b"1"]).await;
+    assert_eq!(ask(&layer).await, 200);
+    let said = said.lock().unwrap();
+    assert!(said.len() == 1 && said[0].contains("OOM"), "{said:?}");
 }

@@ -230,15 +230,3 @@ async fn hosts_of_another_type_are_told_once_and_counted() {
     holds(async || host.metric(0, "tidegate_hosts ") == 1).await; // each look is one more chance to tell it again
     assert_eq!((errors(), told().len()), (1, 1));
 }
-
-#[tokio::test]
-async fn what_redis_says_is_why_a_share_decides() {
-    let server = RedisServer::start().unwrap();
-    let policy = local();
-    let store = store(&server);
-    assert!(!store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().degraded);
-    let () = ask(&server, &[b"CONFIG", b"SET", b"maxmemory", b"1"]).await;
-    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().degraded);
-    let said = store.outage().unwrap().to_string();
-    assert!(said.contains("OOM"), "{said}");
-}

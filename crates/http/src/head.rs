@@ -100,10 +100,11 @@ impl BodyError {
             Self::TooLate(after) => Problem::BodyTooLate.response(alloc::format!(
                 "expected the whole body within {after:?} after the head, found a part of it"
             )),
-            Self::Incomplete => Problem::InvalidRequest
-                .response("expected the whole body, found a part of it".to_string()),
+            Self::Incomplete => Problem::InvalidRequest.response(
+                "expected the whole body, found a part of it, or a malformed chunk".to_string(),
+            ),
             Self::Coded => {
-                let detail = "`content-encoding`: expected a body without it, found one";
+                let detail = "`content-encoding`: expected a body as it is, found a compressed one";
                 let mut response = Problem::UnsupportedCoding.response(detail.to_string());
                 response.headers.push(("accept-encoding", "identity".into())); // RFC 9110 §15.5.16
                 response

@@ -59,7 +59,7 @@
 //!     authority.handle(swap, outcomes, (None, Micros(0)));
 //! }
 //! let mut allowed = Vec::new();
-//! while let Some((token, answer)) = authority.poll_answer() {
+//! while let Some((token, answer, _)) = authority.poll_answer() {
 //!     allowed.push((token, answer.unwrap().decision.is_allowed()));
 //! }
 //! assert_eq!(allowed, [(0, true), (1, true), (2, false)]);
@@ -130,7 +130,8 @@ impl<T, E: Clone> Authority<T, E> {
     pub fn ask(&mut self, asked: Queued<T>) {
         self.waiting = self.waiting.saturating_add(1);
         if let Rule::Listed(decision) = asked.resolved.rule() {
-            self.answers.push_back((asked.token, Ok(Verdict::listed(asked.now, decision))));
+            let answer = Ok(Verdict::listed(asked.now, decision));
+            self.answers.push_back((asked.token, answer, None));
             return;
         }
         if let Some(error) = &self.away {
@@ -138,8 +139,9 @@ impl<T, E: Clone> Authority<T, E> {
             let shares = is_node.then_some((&mut self.shares, self.standing));
             let mut on_failure = OnFailure { shares, now: None };
             let known = self.partitions.last_seen(&asked.resolved);
-            let answer = on_failure.answer(&asked, known, &Failure::Store(error.clone()));
-            self.answers.push_back((asked.token, answer));
+            let failure = Failure::Store(error.clone());
+            let (answer, cause) = on_failure.answer(&asked, known, &failure);
+            self.answers.push_back((asked.token, answer, cause));
             return;
         }
         let most = self.options.most_waiting;
@@ -153,7 +155,7 @@ impl<T, E: Clone> Authority<T, E> {
             Ok(ready) => self.ready.extend(ready),
             Err((token, most)) => {
                 self.overloaded = self.overloaded.saturating_add(1);
-                self.answers.push_back((token, Err(Failure::Overloaded { most })));
+                self.answers.push_back((token, Err(Failure::Overloaded { most }), None));
             }
         }
     }
@@ -281,7 +283,7 @@ impl<T, E: Clone> Authority<T, E> {
         (self.away, self.heard_at) = (None, at);
     }
 
-    /// The next answer.
+    /// The next answer: its token, the answer, and why the store did not give it if the node has decided by its share.
     pub fn poll_answer(&mut self) -> Option<Completion<T, E>> {
         let answer = self.answers.pop_front()?;
         self.waiting = less(self.waiting, 1);

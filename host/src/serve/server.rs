@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
-use tidegate_gate::{Timestamp, Verdict};
+use tidegate_gate::Timestamp;
 use tidegate_http::{
     self as http, BodyError, Check, Counted, Exchange, Head, Limited, LogSecret, MAX_BODY_BYTES,
     MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
@@ -31,7 +31,7 @@ use super::spans::Spans;
 use super::{calendar, head, log};
 use crate::clock::{self, Began};
 use crate::http_message::{joined, random};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Told};
 
 /// A running server.
 #[derive(Debug)]
@@ -224,12 +224,10 @@ impl Server {
         let began = spans.begin();
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
         let operations = checks.iter().map(|check| (check, check.resolved(), check.operation()));
-        let outcome = |check: &Check, answer: Result<Verdict, StoreError>| {
-            let mut cause = None;
-            let outcome = match answer {
+        let outcome = |check: &Check, Told { verdict, mut cause }: Told| {
+            let outcome = match verdict {
                 Ok(verdict) => {
                     if verdict.degraded {
-                        cause = in_force.store.outage();
                         cause.iter().for_each(|error| self.store_errors.count(error));
                         self.log.share(check.resolved(), cause.as_ref());
                     }

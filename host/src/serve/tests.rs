@@ -360,7 +360,11 @@ fn files_that_hold_no_certificate_or_key_are_named() {
     certificate(folder.path());
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("key.pem", "garbage");
-    wrong("key.pem: expected a private key in PEM without a password");
+    wrong("key.pem: expected a private key in PEM without a password, found none");
+    let whole = std::fs::read_to_string(folder.path().join("cert.pem")).unwrap();
+    certificate(folder.path());
+    write("cert.pem", &whole);
+    wrong("key.pem: expected the key of");
     certificate(folder.path());
     write("cert.pem", "garbage");
     wrong("cert.pem: expected a certificate in PEM, found none");

@@ -46,10 +46,10 @@ mod with_tls {
     use std::sync::{Arc, PoisonError, RwLock};
 
     use tokio_rustls::TlsAcceptor;
-    use tokio_rustls::rustls::ServerConfig;
     use tokio_rustls::rustls::crypto::ring;
-    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_rustls::rustls::{Error, ServerConfig};
 
     use crate::file::read_regular;
 
@@ -100,14 +100,24 @@ mod with_tls {
             return Err(named(certificate, &"expected a certificate in PEM, found none"));
         }
         let own_key = PrivateKeyDer::from_pem_slice(own_key).map_err(|error| {
-            named(key, &format!("expected a private key in PEM without a password: {error}"))
+            let found = match error {
+                pem::Error::NoItemsFound => "none",
+                _ => "one that is cut off or damaged",
+            };
+            named(key, &format!("expected a private key in PEM without a password, found {found}"))
         })?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .with_no_client_auth()
             .with_single_cert(chain, own_key)
-            .map_err(|error| named(certificate, &error))?;
+            .map_err(|error| match error {
+                Error::InconsistentKeys(_) => named(
+                    key,
+                    &format!("expected the key of {}, found another one", certificate.display()),
+                ),
+                error => named(certificate, &error),
+            })?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Ok(config)
     }

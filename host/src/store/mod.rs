@@ -55,6 +55,19 @@ pub enum Store {
     Redis(Arc<Redis>),
 }
 
+/// What a store says of an operation.
+pub(crate) struct Told {
+    pub(crate) verdict: Result<Verdict, StoreError>,
+    /// Why the store did not decide, if the host has decided by its share of the limits.
+    pub(crate) cause: Option<StoreError>,
+}
+
+impl From<Result<Verdict, StoreError>> for Told {
+    fn from(verdict: Result<Verdict, StoreError>) -> Self {
+        Self { verdict, cause: None }
+    }
+}
+
 impl Store {
     /// The word for the store, such as `redis`.
     #[must_use]
@@ -199,7 +212,7 @@ impl Store {
         asked: impl IntoIterator<Item = (&'a Resolved, Operation)>,
     ) -> Vec<Result<Verdict, StoreError>> {
         let asked = asked.into_iter().map(|(resolved, operation)| ((), resolved, operation));
-        self.operate_each(now, asked, |(), verdict| verdict).await
+        self.operate_each(now, asked, |(), told| told.verdict).await
     }
 
     /// The same, of which each verdict becomes something else beside what comes with its operation.
@@ -207,25 +220,23 @@ impl Store {
         &self,
         now: Timestamp,
         asked: impl Iterator<Item = (W, &'a Resolved, Operation)>,
-        mut told: impl FnMut(W, Result<Verdict, StoreError>) -> T,
+        mut told: impl FnMut(W, Told) -> T,
     ) -> Vec<T> {
         match self {
             Self::Memory { tables, .. } => asked
                 .map(|(with, resolved, operation)| {
-                    told(with, in_memory(tables, resolved, now, operation))
+                    told(with, in_memory(tables, resolved, now, operation).into())
                 })
                 .collect(),
             // the store keeps the order of the operations on one partition
             #[cfg(feature = "redis")]
             Self::Redis(redis) => {
                 let (with, asked): (Vec<W>, Vec<_>) = asked
-                    .map(|(with, resolved, operation)| {
-                        (with, redis.operate(resolved, now, operation))
-                    })
+                    .map(|(with, resolved, operation)| (with, redis.ask(resolved, now, operation)))
                     .unzip();
                 with.into_iter()
                     .zip(join_all(asked).await)
-                    .map(|(with, verdict)| told(with, verdict))
+                    .map(|(with, answer)| told(with, answer))
                     .collect()
             }
         }
@@ -266,16 +277,6 @@ impl Store {
             Self::Memory { .. } => None,
             #[cfg(feature = "redis")]
             Self::Redis(redis) => redis.uncounted(),
-        }
-    }
-
-    /// Why the store last did not decide: the cause of a verdict that is [degraded](tidegate_gate::Verdict::degraded).
-    #[must_use]
-    pub fn outage(&self) -> Option<StoreError> {
-        match self {
-            Self::Memory { .. } => None,
-            #[cfg(feature = "redis")]
-            Self::Redis(redis) => redis.outage(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
-use tidegate_gate::{Gateway, Metering, Operation, Policy, Resolved, Timestamp, Verdict};
+use tidegate_gate::{Gateway, Metering, Operation, Policy, Resolved, Timestamp};
 use tidegate_http::{
     Check, Exchange, Head, Headers, Keyed, Meter, Outcome, Pass, Reservation, Response, Served,
     Step, internal_error, key_of,
@@ -13,7 +13,7 @@ use tidegate_http::{
 
 use super::held::{Held, Ungiven};
 use crate::http_message::{joined, random};
-use crate::store::{AtOnce, Store, StoreError};
+use crate::store::{AtOnce, Store, StoreError, Told};
 
 /// Finds something of a request, if the request has it.
 pub(super) type Of<T> = Arc<dyn Fn(&Parts) -> Option<T> + Send + Sync>;
@@ -117,7 +117,7 @@ impl Limit {
         parts: &Parts,
     ) -> Result<Passed, Response> {
         let decide = |check: &Check, now| {
-            self.outcome(store.operate(check.resolved(), now, check.operation()))
+            self.outcome(store.operate(check.resolved(), now, check.operation()).into())
         };
         if let [asks] = self.asks.as_slice() {
             let (key, class) = self.key_and_class(asks, parts)?;
@@ -174,19 +174,16 @@ impl Limit {
         let asked = checks.iter().map(|check| (check.resolved(), check.operation()));
         let ungiven = Ungiven::new(self, asked.clone());
         let asked = asked.map(|(resolved, operation)| ((), resolved, operation));
-        let outcome = |(), verdict| self.outcome(verdict);
+        let outcome = |(), told| self.outcome(told);
         let outcomes = self.store.operate_each(now, asked, outcome).await;
         ungiven.are_given();
         outcomes
     }
 
-    fn outcome(&self, verdict: Result<Verdict, StoreError>) -> Outcome {
+    fn outcome(&self, Told { verdict, cause }: Told) -> Outcome {
+        cause.iter().for_each(|error| (self.on_store_error)(error));
         match verdict {
-            Ok(verdict) => {
-                let cause = if verdict.degraded { self.store.outage() } else { None };
-                cause.iter().for_each(|error| (self.on_store_error)(error));
-                Outcome::Decided(verdict)
-            }
+            Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => {
                 (self.on_store_error)(&error);
                 Outcome::Unavailable(StoreError::summary(&error).to_owned())

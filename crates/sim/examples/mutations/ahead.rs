@@ -17,9 +17,9 @@ pub(super) const MUTATIONS: [Mutation; 9] = [
     ("cover does not end", AHEAD,
         "let is_covered = *from <= at && at < ahead.until;", "let is_covered = *from <= at;"),
     ("a refused write keeps memory", PARTITION,
-        "            answers.push_back((of_each_key.remove(asked), answer));
+        "            answers.push_back((of_each_key.remove(asked), answer, cause));
         }
-        self.forget();", "            answers.push_back((of_each_key.remove(asked), answer));
+        self.forget();", "            answers.push_back((of_each_key.remove(asked), answer, cause));
         }"),
     ("an only writer decides before it has read", PARTITION,
         "let is_known = transaction.knows(own);", "let is_known = transaction.knows(own) || true;"),

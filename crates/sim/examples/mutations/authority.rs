@@ -24,23 +24,23 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
         "Ok(Answered { verdict, is_settled: true }) => Ok(verdict),", "Ok(Answered { verdict, is_settled }) if is_settled || !verdict.decision.is_allowed() => Ok(verdict),"),
     ("a failed operation is granted", PARTITION,
         "            for (asked, _) in decided.drain(..) {
-                let answer = on_error.answer(&asked, Some(transaction), failure);",
+                let (answer, cause) = on_error.answer(&asked, Some(transaction), failure);",
         "            for (asked, verdict) in decided.drain(..) {
                 let _ = (&on_error, &transaction);
-                let answer = verdict.ok_or_else(|| failure.clone());"),
+                let (answer, cause) = (verdict.ok_or_else(|| failure.clone()), None);"),
     ("the transaction is kept after a failure", PARTITION,
-        "                answers.push_back((of_each_key.remove(asked), answer));
+        "                answers.push_back((of_each_key.remove(asked), answer, cause));
             }
         }
-        self.forget();", "                answers.push_back((of_each_key.remove(asked), answer));
+        self.forget();", "                answers.push_back((of_each_key.remove(asked), answer, cause));
             }
         }"),
     ("a contended operation is granted", PARTITION,
         "Ok(Answered { verdict, .. }) if takes_nothing(&asked.operation, &verdict) => {", "Ok(Answered { verdict, .. }) => {"),
     ("the transaction is kept when a partition gives up", PARTITION,
-        "            answers.push_back((of_each_key.remove(asked), answer));
+        "            answers.push_back((of_each_key.remove(asked), answer, cause));
         }
-        self.forget();", "            answers.push_back((of_each_key.remove(asked), answer));
+        self.forget();", "            answers.push_back((of_each_key.remove(asked), answer, cause));
         }"),
     ("a refusal fails when a partition gives up", PARTITION,
         "    is_refused || operation.is_peek()", "    let _ = is_refused;\n    operation.is_peek()"),

@@ -100,8 +100,8 @@ pub enum Failure<E> {
     Store(E),
 }
 
-/// An answer and the token of its operation.
-pub(super) type Completion<T, E> = (T, Result<Verdict, Failure<E>>);
+/// The token of an operation, its answer, and why the store did not give it if the node has decided by its share.
+pub(super) type Completion<T, E> = (T, Result<Verdict, Failure<E>>, Option<Failure<E>>);
 
 /// Answers operations that the store has not done.
 pub(super) struct OnFailure<'a> {
@@ -112,21 +112,21 @@ pub(super) struct OnFailure<'a> {
 }
 
 impl OnFailure<'_> {
-    /// The verdict of the node's share, or else the failure. `known` knows what the store last held.
+    /// The verdict of the node's share and why it was asked, or else the failure. `known` knows what the store last held.
     pub(super) fn answer<T, E: Clone>(
         &mut self,
         asked: &Queued<T>,
         known: Option<&Transaction>,
         failure: &Failure<E>,
-    ) -> Result<Verdict, Failure<E>> {
+    ) -> (Result<Verdict, Failure<E>>, Option<Failure<E>>) {
         let Queued { resolved, operation, .. } = asked;
         let now = asked.time(self.now);
         let share = self.shares.as_mut().and_then(|(shares, standing)| {
             shares.decide(*standing, resolved, now, operation, known)
         });
         match share {
-            Some(verdict) => verdict.map_err(Failure::Transaction),
-            None => Err(failure.clone()),
+            Some(verdict) => (verdict.map_err(Failure::Transaction), Some(failure.clone())),
+            None => (Err(failure.clone()), None),
         }
     }
 }

@@ -197,7 +197,7 @@ impl<T> Partition<T> {
                 continue;
             }
             if asked.at < too_late {
-                answers.push_back((of_each_key.remove(asked), Err(Failure::TooLate)));
+                answers.push_back((of_each_key.remove(asked), Err(Failure::TooLate), None));
                 continue;
             }
             let own = joined_of(transaction, joined, &asked.resolved);
@@ -223,7 +223,7 @@ impl<T> Partition<T> {
                 }
                 Err(error) => Err(Failure::Transaction(error)),
             };
-            answers.push_back((of_each_key.remove(asked), answer));
+            answers.push_back((of_each_key.remove(asked), answer, None));
         }
         gone
     }
@@ -259,7 +259,7 @@ impl<T> Partition<T> {
             for (asked, verdict) in decided.drain(..) {
                 // nothing was decided, or all was
                 let answer = verdict.ok_or_else(|| never(Failure::Contended));
-                answers.push_back((of_each_key.remove(asked), answer));
+                answers.push_back((of_each_key.remove(asked), answer, None));
             }
         }
     }
@@ -310,7 +310,7 @@ impl<T> Partition<T> {
                 }
                 Err(error) => Err(Failure::Transaction(error)),
             };
-            answers.push_back((of_each_key.remove(asked), answer));
+            answers.push_back((of_each_key.remove(asked), answer, None));
         }
         transaction.forget_unreadable(); // somebody may mend them
     }
@@ -335,19 +335,19 @@ impl<T> Partition<T> {
             let own: Vec<Option<Vec<u8>>> =
                 alone.names().map(|name| found.get(name).and_then(|&own| own.clone())).collect();
             alone.load(own);
-            let answer = match alone.operate(&joined, asked.time(now), &asked.operation) {
+            let (answer, cause) = match alone.operate(&joined, asked.time(now), &asked.operation) {
                 Ok(Answered { verdict, .. }) if takes_nothing(&asked.operation, &verdict) => {
-                    Ok(verdict)
+                    (Ok(verdict), None)
                 }
                 // a repeat, whose answer was kept
                 Ok(Answered { verdict, is_settled: true })
                     if asked.resolved.idempotency().is_some() =>
                 {
-                    Ok(verdict)
+                    (Ok(verdict), None)
                 }
                 _ => on_error.answer(&asked, Some(&alone), failure),
             };
-            answers.push_back((of_each_key.remove(asked), answer));
+            answers.push_back((of_each_key.remove(asked), answer, cause));
         }
         self.forget();
     }
@@ -362,8 +362,8 @@ impl<T> Partition<T> {
         if let Some(busy) = busy {
             let Queue { decided, of_each_key, .. } = &mut **busy;
             for (asked, _) in decided.drain(..) {
-                let answer = on_error.answer(&asked, Some(transaction), failure);
-                answers.push_back((of_each_key.remove(asked), answer));
+                let (answer, cause) = on_error.answer(&asked, Some(transaction), failure);
+                answers.push_back((of_each_key.remove(asked), answer, cause));
             }
         }
         self.forget();
@@ -380,8 +380,8 @@ impl<T> Partition<T> {
         if let Some(busy) = busy {
             let Queue { waiting, of_each_key, .. } = &mut **busy;
             for asked in waiting.drain(..) {
-                let answer = on_error.answer(&asked, Some(transaction), failure);
-                answers.push_back((of_each_key.remove(asked), answer));
+                let (answer, cause) = on_error.answer(&asked, Some(transaction), failure);
+                answers.push_back((of_each_key.remove(asked), answer, cause));
             }
         }
     }

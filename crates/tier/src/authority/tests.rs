@@ -65,7 +65,7 @@ fn next_swap(authority: &mut Tested) -> Option<(Swap, usize, usize)> {
 
 fn answers(authority: &mut Tested) -> Vec<(usize, Result<bool, Failure<&'static str>>)> {
     let mut answers = Vec::new();
-    while let Some((token, answer)) = authority.poll_answer() {
+    while let Some((token, answer, _)) = authority.poll_answer() {
         answers.push((token, answer.map(|verdict| verdict.decision.is_allowed())));
     }
     answers
@@ -250,7 +250,7 @@ fn an_operation_is_decided_at_its_own_time_while_that_is_at_most_half_a_period_o
         ask(&mut authority, &policy, "k", 0, 0); // at 7
         let swap = authority.poll_swap((Some(Timestamp(now)), Micros(0)), |_| false).unwrap();
         authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
-        let (_, answer) = authority.poll_answer().unwrap();
+        let (_, answer, _) = authority.poll_answer().unwrap();
         assert_eq!(answer.unwrap().at, Timestamp(decided), "at {now}");
     }
 }

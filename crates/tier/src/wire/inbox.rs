@@ -120,7 +120,7 @@ impl<T> Inbox<T> {
         authority: &mut Authority<Place, E>,
     ) -> Option<Addressed<T>> {
         self.at = self.at.max(at);
-        while let Some((place, answer)) = authority.poll_answer() {
+        while let Some((place, answer, _)) = authority.poll_answer() {
             self.answer(place, answer.map_err(Failure::from));
         }
         self.replies.pop_front()

@@ -74,7 +74,7 @@ impl Authority {
 
     /// Why the limiter has decided by its share.
     fn share(&self) -> String {
-        format!("{STORE}: {}; decided by a share of the limits", self.tier.cause())
+        format!("{}; decided by a share of the limits", self.why(self.tier.cause()))
     }
 
     /// Why the store has not decided. The text has no key.

@@ -119,8 +119,8 @@ impl Tier {
 
     /// Why no object can be asked.
     #[expect(clippy::unused_self, reason = "Redis has several reasons")]
-    pub(crate) const fn cause(&self) -> &'static str {
-        "no reply came"
+    pub(crate) fn cause(&self) -> Failure<String> {
+        Failure::Store("no reply came".into())
     }
 
     pub(super) const fn outbox(&mut self) -> &mut Outbox<Option<usize>> {

@@ -105,7 +105,7 @@ impl Tier {
                 Step::Send => return,
                 step => Ended::Swap(step),
             },
-            Flight::Announcement(..) | Flight::Ping(..) => Ended::Other(Some(reply)),
+            Flight::Announcement(..) | Flight::Ping(..) => Ended::Other(Ok(reply)),
         };
         self.end(call, ended, times);
     }
@@ -115,7 +115,7 @@ impl Tier {
         let times = self.times(now, at);
         let ended = match self.calls.get(call) {
             Some(Flight::Swap(..)) => Ended::Swap(Step::End(Err(why))),
-            _ => Ended::Other(None),
+            _ => Ended::Other(Err(why)),
         };
         self.end(call, ended, times);
     }
@@ -152,18 +152,24 @@ impl Tier {
                 self.end_call(swap, &call.group, step, times);
             }
             (Flight::Announcement(..), Ended::Other(reply)) => {
-                self.presence.announced(reply.as_ref(), times.1);
+                self.presence.announced(reply.as_ref().ok(), times.1);
                 let nodes = self.presence.nodes();
                 let servers = self.servers.0.iter_mut();
                 servers.for_each(|server| server.handle_nodes(nodes));
             }
             (Flight::Ping(server, ..), Ended::Other(reply)) => {
-                let is_back = reply.is_some_and(|reply| !matches!(reply, Reply::Error(_)));
                 let Some(server) = self.servers.get(server) else { return };
+                let is_back = match reply {
+                    Ok(Reply::Error(error)) | Err(error) => {
+                        server.authority.handle_away(error, times.1);
+                        false
+                    }
+                    Ok(_) => {
+                        server.authority.handle_back(times.1);
+                        true
+                    }
+                };
                 server.recovery.asked(is_back, times.1);
-                if is_back {
-                    server.authority.handle_back(times.1);
-                }
             }
             _ => {} // never: a call ends as what it is
         }
@@ -197,18 +203,17 @@ impl Tier {
         server.authority.handle(swap.swap, outcomes, (times.0, asked_at));
         let Some(error) = error else { return };
         server.authority.fail_waiting(&error, times.0);
-        if self.is_local && server.authority.handle_away(error.clone(), asked_at) {
+        if self.is_local && server.authority.handle_away(error, asked_at) {
             server.recovery.await_back(name.unwrap_or_default(), times.1);
         }
-        self.cause = error;
     }
 }
 
 /// How a call has ended.
 enum Ended {
     Swap(Step),
-    /// By this reply, if there is one.
-    Other(Option<Reply>),
+    /// By this reply, or without one for this reason.
+    Other(Result<Reply, String>),
 }
 
 /// What begins the error of a server that refuses a script for its flags, which Redis 6.2 does not know.

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use slab::Slab;
 use tidegate_gate::{AskError, Id, Micros, OnError, Operation, Policy, Resolved, Timestamp, blob};
 use tidegate_tier::NodeCache;
-use tidegate_tier::authority::{Options, Queued};
+use tidegate_tier::authority::{Failure as NotDecided, Options, Queued};
 use tidegate_tier::cache::{self, NodeStep, Transmit, VerdictOf};
 use tidegate_tier::outage::OfProcess;
 
@@ -42,8 +42,8 @@ pub(crate) struct Tier {
     pub(super) presence: Presence,
     /// Whether the node goes on with its share while a server is away. JavaScript keeps the calls of other nodes from a silent server.
     pub(super) is_local: bool,
-    /// Why Redis was last away.
-    pub(super) cause: String,
+    /// Why Redis did not give the last answer, if the node has decided by its share.
+    cause: NotDecided<String>,
     /// The operations without an answer, by their tokens.
     pub(super) waiting: Slab<Waiting>,
     /// How many of them have a time that the caller gave.
@@ -100,7 +100,7 @@ impl Tier {
             node: NodeCache::new(node),
             has_own: false,
             told: None,
-            cause: String::from("the operation failed"),
+            cause: NotDecided::TooLate,
             waiting: Slab::new(),
             timed: 0,
             swaps: Slab::new(),
@@ -163,7 +163,9 @@ impl Tier {
     pub(crate) fn poll_answer(&mut self, at: Micros) -> Option<(usize, Caller, Answer)> {
         loop {
             let mut servers = self.servers.0.iter_mut();
-            let (token, answer) = servers.find_map(|server| server.authority.poll_answer())?;
+            let (token, answer, cause) =
+                servers.find_map(|server| server.authority.poll_answer())?;
+            self.cause = cause.unwrap_or(NotDecided::TooLate);
             match self.waiting.try_remove(token)? {
                 Waiting::Caller(caller) => {
                     self.timed = self.timed.saturating_sub(usize::from(caller.is_timed));
@@ -196,9 +198,9 @@ impl Tier {
         }
     }
 
-    /// Why Redis cannot be asked.
-    pub(crate) fn cause(&self) -> &str {
-        &self.cause
+    /// Why Redis did not give the last answer, if the node has decided by its share.
+    pub(crate) fn cause(&self) -> NotDecided<String> {
+        self.cause.clone()
     }
 }
 

@@ -86,7 +86,11 @@ impl Dialer {
         }
         let _ = in_handshake;
         let client = Client::open(info)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let opened = client.get_multiplexed_async_connection_with_config(&config).await;
+        let connection = opened.map_err(|error| match error.is_timeout() {
+            true => late(format!("no connection within {:?}", self.deadline)),
+            false => error,
+        })?;
         Ok(Open { connection, _driver: None })
     }
 }
@@ -106,8 +110,11 @@ fn tcp_settings(patience: Duration) -> TcpSettings {
 
 /// A Redis that does not speak TLS waits for the rest of a command, and says nothing.
 pub(super) fn no_handshake(deadline: Duration) -> RedisError {
-    let told = format!(
+    late(format!(
         "TLS: no answer to the handshake within {deadline:?}: the server may not speak TLS at this port"
-    );
+    ))
+}
+
+fn late(told: String) -> RedisError {
     io::Error::new(io::ErrorKind::TimedOut, told).into()
 }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::outage::shares;
-use super::shared::{MOST_DEADLINES, Shared, Token, VerdictOrFailure};
+use super::shared::{Answer, MOST_DEADLINES, Shared, Token};
 use super::swap::{Call, Made};
 use crate::clock::micros;
 use crate::store::error::StoreError;
@@ -48,7 +48,7 @@ impl Queue {
         resolved: &Resolved,
         now: Timestamp,
         operation: Operation,
-    ) -> oneshot::Receiver<VerdictOrFailure> {
+    ) -> oneshot::Receiver<Answer> {
         let (token, answer) = oneshot::channel();
         let server = self.shared.server(resolved);
         let (resolved, at) = (resolved.clone(), Micros::ZERO); // the driver has the clock
@@ -127,8 +127,8 @@ impl Driver {
             let counted = self.authority.overloaded();
             self.shared.overloaded.fetch_add(counted.saturating_sub(overloaded), Ordering::Relaxed);
             overloaded = counted;
-            while let Some((token, answer)) = self.authority.poll_answer() {
-                let _ = token.send(answer); // the caller may be gone
+            while let Some((token, answer, cause)) = self.authority.poll_answer() {
+                let _ = token.send((answer, cause)); // the caller may be gone
             }
         }
     }
@@ -156,10 +156,7 @@ impl Driver {
             self.authority.handle_nodes(nodes);
         }
         match made {
-            Ok(made) if made.again.is_empty() => {
-                self.shared.away.note(&made.outcomes);
-                self.authority.handle(swap, made.outcomes, times);
-            }
+            Ok(made) if made.again.is_empty() => self.authority.handle(swap, made.outcomes, times),
             Ok(made) => {
                 let call = Call::again(&self.shared, &mut self.authority, (&swap, made));
                 self.make(swap, call);
@@ -169,8 +166,7 @@ impl Driver {
                 let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
                 self.authority.fail_waiting(&error, times.0);
-                if self.authority.handle_away(error.clone(), asked_at) && self.back.is_none() {
-                    self.shared.away.set(error);
+                if self.authority.handle_away(error, asked_at) && self.back.is_none() {
                     self.ask_whether_back(Duration::ZERO);
                 }
             }
@@ -195,8 +191,7 @@ impl Driver {
                 self.authority.handle_back(at);
             }
             Err(error) => {
-                self.authority.handle_away(error.clone(), at);
-                self.shared.away.set(error);
+                self.authority.handle_away(error, at);
                 self.ask_whether_back(ASK_AGAIN_AFTER);
             }
         }

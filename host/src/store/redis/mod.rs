@@ -45,11 +45,11 @@ use self::announce::announce;
 use self::driver::Queue;
 use self::node::{Node, Step};
 pub use self::options::{RedisClientFiles, RedisOptions, RedisTls};
-use self::outage::Away;
 use self::presence::Presence;
 use self::servers::Servers;
-use self::shared::{MOST_DEADLINES, Shared, VerdictOrFailure};
+use self::shared::{Answer, MOST_DEADLINES, Shared};
 use self::swap::{A_STATE, unreadable};
+use super::Told;
 use super::error::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
@@ -112,7 +112,6 @@ impl Redis {
         let number =
             BuildHasherDefault::<DefaultHasher>::default().hash_one((url, &options.prefix));
         let presence = Presence::default();
-        let away = Away::default();
         let shared = Arc::new(Shared {
             servers,
             options,
@@ -121,7 +120,6 @@ impl Redis {
             overloaded,
             runs_across: AtomicBool::new(true),
             presence,
-            away,
         });
         let queue = Arc::new(Queue::new(Arc::clone(&shared)));
         Ok(Self { shared, queue, node })
@@ -167,12 +165,6 @@ impl Redis {
         self.shared.presence.uncounted()
     }
 
-    /// Why Redis last did not decide: the cause of a verdict that is [degraded](tidegate_gate::Verdict::degraded).
-    #[must_use]
-    pub fn outage(&self) -> Option<StoreError> {
-        self.shared.away.cause()
-    }
-
     /// What this host has answered without asking Redis; `None` if it may not.
     #[must_use]
     pub fn local_answers(&self) -> Option<Counts> {
@@ -199,29 +191,38 @@ impl Redis {
         now: Timestamp,
         operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
-        let operation = operation.into();
+        self.ask(resolved, now, operation.into()).await.verdict
+    }
+
+    /// Does the same, and says why Redis did not decide if this host has decided by its share.
+    pub(crate) async fn ask(
+        &self,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: Operation,
+    ) -> Told {
         if resolved.policy().on_error() == OnError::Local {
             self.announce();
         }
         if let Rule::Listed(decision) = resolved.rule() {
-            return Ok(Verdict::listed(now, decision));
+            return Ok(Verdict::listed(now, decision)).into();
         }
         match &self.node {
             Some(node) if resolved.policy().lets_nodes_answer() => {
-                self.operate_as_node(node, resolved, now, operation).await
+                self.ask_as_node(node, resolved, now, operation).await
             }
             _ => self.answer(self.queue.begin(resolved, now, operation), resolved).await,
         }
     }
 
     /// Answers by itself what the policy allows a node to answer, and asks Redis otherwise.
-    async fn operate_as_node(
+    async fn ask_as_node(
         &self,
         node: &Arc<Node>,
         resolved: &Resolved,
         now: Timestamp,
         operation: Operation,
-    ) -> Result<Verdict, StoreError> {
+    ) -> Told {
         let Step { answer, own, sent, starts_reporter } = node.ask(resolved, now, &operation);
         let asked = match answer {
             Some(answer) => Err(answer),
@@ -231,25 +232,23 @@ impl Redis {
         if starts_reporter && let Some(clock) = self.shared.options.clock {
             node.report_later(&self.queue, clock);
         }
-        let asked = match asked {
-            Ok(asked) => asked,
-            Err(answer) => return Ok(answer.verdict()),
+        let told = match asked {
+            Ok(asked) => self.answer(asked, resolved).await,
+            Err(answer) => return Ok(answer.verdict()).into(),
         };
-        let verdict = self.answer(asked, resolved).await?;
-        if !verdict.degraded {
-            node.handle_verdict(resolved, &operation, &verdict, sent);
+        if let Ok(verdict) = &told.verdict
+            && !verdict.degraded
+        {
+            node.handle_verdict(resolved, &operation, verdict, sent);
         }
-        Ok(verdict)
+        told
     }
 
-    async fn answer(
-        &self,
-        answer: oneshot::Receiver<VerdictOrFailure>,
-        resolved: &Resolved,
-    ) -> Result<Verdict, StoreError> {
+    async fn answer(&self, answer: oneshot::Receiver<Answer>, resolved: &Resolved) -> Told {
         // the driver answers every question in time; it goes away only with its runtime
-        let answer = answer.await.map_err(|_| StoreError::Abandoned)?;
-        answer.map_err(|failure| self.error(failure, resolved))
+        let Ok((answer, cause)) = answer.await else { return Err(StoreError::Abandoned).into() };
+        let error = |failure| self.error(failure, resolved);
+        Told { verdict: answer.map_err(error), cause: cause.map(error) }
     }
 
     fn error(&self, failure: Failure<StoreError>, resolved: &Resolved) -> StoreError {

@@ -96,7 +96,7 @@ impl Node {
         for Transmit { resolved, operation } in own {
             let (answer, node) = (queue.begin(&resolved, now, operation), Arc::clone(self));
             tokio::spawn(async move {
-                if let Ok(Ok(verdict)) = answer.await {
+                if let Ok((Ok(verdict), _)) = answer.await {
                     node.handle_verdict(&resolved, &operation, &verdict, sent);
                 }
             });
@@ -116,7 +116,7 @@ impl Node {
                 })
                 .collect();
             for (answer, resolved, operation) in asked {
-                let Ok(Ok(verdict)) = answer.await else { continue };
+                let Ok((Ok(verdict), _)) = answer.await else { continue };
                 if verdict.degraded {
                     continue; // the store is away, so nothing went back
                 }

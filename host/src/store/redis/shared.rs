@@ -11,7 +11,6 @@ use tokio::sync::oneshot;
 use super::cluster::slot_of;
 use super::named::with_address;
 use super::options::RedisOptions;
-use super::outage::Away;
 use super::presence::Presence;
 use super::servers::Servers;
 use crate::store::error::StoreError;
@@ -20,9 +19,10 @@ use crate::store::error::StoreError;
 pub(super) const MOST_DEADLINES: u32 = 16;
 
 /// Where an answer goes.
-pub(super) type Token = oneshot::Sender<VerdictOrFailure>;
+pub(super) type Token = oneshot::Sender<Answer>;
 
-pub(super) type VerdictOrFailure = Result<Verdict, Failure<StoreError>>;
+/// A verdict or why there is none, and why Redis did not decide if this host has decided by its share.
+pub(super) type Answer = (Result<Verdict, Failure<StoreError>>, Option<Failure<StoreError>>);
 
 /// What the driver shares with the callers.
 pub(super) struct Shared {
@@ -37,7 +37,6 @@ pub(super) struct Shared {
     /// Whether the masters of a Cluster run scripts over several slots, as far as is known.
     pub(super) runs_across: AtomicBool,
     pub(super) presence: Presence,
-    pub(super) away: Away,
 }
 
 impl Shared {

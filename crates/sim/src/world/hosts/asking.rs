@@ -181,7 +181,7 @@ impl World {
     /// Takes the answers of an authority. Each must be the first to an operation that waits there.
     pub(super) fn take_answers(&mut self, authority: usize) -> Result<Vec<Answer>, Seen> {
         let mut answers = Vec::new();
-        while let Some((number, answer)) = self.nodes[authority].authority.poll_answer() {
+        while let Some((number, answer, _)) = self.nodes[authority].authority.poll_answer() {
             let Some(asking) = self.operations.get_mut(number) else {
                 return Err(Seen(Invariant::Once, format!("nobody asked for number {number}")));
             };

@@ -248,7 +248,7 @@ impl World {
 
     /// Takes the answers of a host.
     fn hear(&mut self, host: usize) -> Checked {
-        while let Some((token, answer)) = self.hosts[host].authority.poll_answer() {
+        while let Some((token, answer, _)) = self.hosts[host].authority.poll_answer() {
             let Some(asked) = self.asked.remove(&token) else {
                 return Err(Seen(Invariant::Once, format!("nobody waits for {token}: {answer:?}")));
             };

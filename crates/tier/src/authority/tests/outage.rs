@@ -232,3 +232,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_answer_of_a_share_names_its_own_cause_also_if_the_store_has_answered_since() {
+    let policy = policy(LOCAL);
+    let mut authority = node(&policy, 1);
+    ask(&mut authority, &policy, "a", 1, 10);
+    let late = authority.poll_swap((None, Micros(1)), |_| false).unwrap();
+    ask(&mut authority, &policy, "b", 2, 11);
+    let answered = authority.poll_swap((None, Micros(2)), |_| false).unwrap();
+    authority.handle(answered, [SwapOutcome::Swapped], (None, Micros(3)));
+    authority.handle(late, [SwapOutcome::Failed("late")], (None, Micros(4)));
+    assert!(!authority.handle_away("late", Micros(1)));
+    let causes: Vec<_> = core::iter::from_fn(|| authority.poll_answer())
+        .map(|(token, answer, cause)| (token, answer.unwrap().degraded, cause))
+        .collect();
+    assert_eq!(causes, [(11, false, None), (10, true, Some(Failure::Store("late")))]);
+}
