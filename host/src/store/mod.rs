@@ -59,6 +59,10 @@ pub enum Store {
 pub(crate) struct Told {
     pub(crate) verdict: Result<Verdict, StoreError>,
     /// Why the store did not decide, if the host has decided by its share of the limits.
+    #[cfg_attr(
+        not(any(feature = "command", feature = "tower")),
+        expect(dead_code, reason = "only these tell it")
+    )]
     pub(crate) cause: Option<StoreError>,
 }
 

@@ -55,6 +55,10 @@ impl Key {
             })
             .collect();
         let allowed = peeks.iter().all(Decision::is_allowed);
+        if self.repeats(before, at, request, &peeks) {
+            assert!(verdict.decision.is_allowed(), "a reservation that came again: {request:?}");
+            return; // it takes nothing more, whatever the other limits say
+        }
         assert_eq!(verdict.decision.is_allowed(), allowed, "all or nothing");
         let soft = self.limits.softness(verdict);
         if soft.would_allow(allowed).is_some() {
@@ -73,6 +77,32 @@ impl Key {
                 self.is_retried_to_the_microsecond(at, retry_after, request, &peeks);
             }
         }
+    }
+
+    /// Whether each limit that reserves holds units for the request already. A penalty may refuse it nevertheless.
+    fn repeats(
+        &self,
+        before: &[u64],
+        at: Timestamp,
+        request: &Request,
+        peeks: &[Decision],
+    ) -> bool {
+        let Some(id) = request.lease.filter(|_| request.reserves()) else { return false };
+        let mut is_held = false;
+        for ((limit, range), peeked) in self.enforced().into_iter().zip(peeks) {
+            match limit {
+                Limit::Penalty(_) if !peeked.is_allowed() => return false,
+                Limit::Holding(_) => {
+                    let held = limit.held(&before[range], id);
+                    if held.is_none_or(|(_, until)| until <= at) {
+                        return false;
+                    }
+                    is_held = true;
+                }
+                _ => {}
+            }
+        }
+        is_held
     }
 
     /// Asserts that the limits that refuse decide as they would without those in shadow, and that a limit in shadow takes the cost
